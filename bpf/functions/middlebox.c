@@ -38,6 +38,7 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "flow.h"
 #include "meter.h"
 #include "rewrite.h"
+#include "dynset.h"
 #include "l4_check.h"
 #include "open.h"
 #include "translate.h"
@@ -217,10 +218,12 @@ static __always_inline int process(struct walk *w, __u32 *why)
 			goto drop;
 	}
 	/* One branch for most policies: what is behind it costs them nothing else. */
-	if (weir_features & (WEIR_F_MAC | WEIR_F_L4PROTO | WEIR_F_CT)) {
+	if (weir_features & (WEIR_F_MAC | WEIR_F_L4PROTO | WEIR_F_CT | WEIR_F_SETS)) {
 		extend_key(s);
 		if (weir_features & WEIR_F_CT && weir_features & WEIR_F_STATE)
 			key_set_be16(s, WEIR_K_CT, forget(s, ct_state(s)));
+		if (weir_features & WEIR_F_SETS && weir_set_bits)
+			look_up_sets(w);
 	}
 	classify(w);
 	if (weir_features & WEIR_F_STATE && s->flow)
@@ -237,7 +240,9 @@ static __always_inline int process(struct walk *w, __u32 *why)
 		reason = WEIR_R_rule_drop;
 	if (weir_features & WEIR_F_STATE && reason == PARSED && !s->accept_icmp && needs_acceptance(s))
 		reason = WEIR_R_icmp_not_accepted;
-	if (weir_features & (WEIR_F_LOG | WEIR_F_EXPECT)) {
+	if (weir_features & (WEIR_F_LOG | WEIR_F_EXPECT | WEIR_F_SETS)) {
+		if (weir_features & WEIR_F_SETS && s->n_hits)
+			change_sets(w);
 		if (weir_features & WEIR_F_EXPECT && reason == PARSED && forget(s, is_request(w)))
 			reason = forget(s, expect(w));
 		s->verdict = reason == PARSED ? CTX_PASS : CTX_DROP;

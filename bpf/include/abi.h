@@ -69,7 +69,8 @@ enum weir_key_at {
 	WEIR_K_IP4OPT = 120,	/* 256 bits: IPv4 option types present */
 	WEIR_K_TCPOPT = 152,	/* 256 bits: TCP option kinds present (not 0, 1) */
 	WEIR_K_SLOT = 184,	/* WEIR_SLOTS * 16: u8 length of the value, 7 zero bytes, be64 number */
-	WEIR_K_MAC = 440,	/* destination and source address, 12 bytes, and 4 zero bytes (WEIR_F_MAC) */
+	WEIR_K_MAC = 440,	/* destination and source address, 12 bytes (WEIR_F_MAC) */
+	WEIR_K_SETS = 452,	/* 32 bits: sets that have addresses of the packet, else zero (WEIR_F_SETS) */
 	WEIR_K_END = 456,	/* WEIR_KEY_WORDS * 8 */
 };
 
@@ -256,6 +257,8 @@ enum weir_op_kind {
 	WEIR_O_LOG = 7,		/* u.bytes: NUL-terminated prefix */
 	WEIR_O_MAP = 8,		/* an element of u.pool, for each connection; base is an enum weir_choice */
 	WEIR_O_SHUFFLE = 9,	/* an offset for each connection; base is an enum weir_choice */
+	WEIR_O_SET_ADD = 20,	/* an address (base: enum weir_address) into set `off`, for u.timeout_ns */
+	WEIR_O_SET_DELETE = 21,	/* out of it */
 };
 
 /* What is chosen for a connection. */
@@ -302,6 +305,7 @@ struct weir_op {
 		} word;
 		__u64 kinds[4];
 		struct weir_pool pool;
+		__u64 timeout_ns;	/* all ones: for good */
 		__u8 bytes[WEIR_VALUE_MAX];	/* zero padded */
 	} u;
 };
@@ -803,6 +807,7 @@ struct weir_filter_blocks {
 #include "abi/decapsulate.h"
 #include "abi/network.h"
 #include "abi/tunnel.h"
+#include "abi/dynset.h"
 
 
 /* ---- load-time constants ---- */
@@ -827,5 +832,6 @@ struct weir_filter_blocks {
 #define WEIR_F_CT		(1 << 15)	/* states of connections are tested */
 #define WEIR_F_REJECT		(1 << 16)	/* packets that are dropped are answered */
 #define WEIR_F_METER		(1 << 20)	/* limits count addresses apart */
+#define WEIR_F_SETS		(1 << 21)	/* packets fill sets, or are looked up in them */
 
 #endif

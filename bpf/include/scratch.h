@@ -180,6 +180,11 @@ struct scratch {
 	__u64 bytes[9];		/* WEIR_VALUE_MAX and a guard */
 	__u64 bytes_new[9];
 
+	/* an address that may be in a set: dynset.h */
+	__u64 element_high, element_low;
+	__u64 element_least, element_seen;
+	__u32 element_kind, element_at;
+
 	__u8 hdr[HDR_BYTES + HDR_GUARD];
 	struct weir_event event;
 };

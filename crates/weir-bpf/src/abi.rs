@@ -5,6 +5,7 @@
 
 mod balancers;
 mod decapsulates;
+mod dynsets;
 mod filters;
 mod meters;
 mod near;
@@ -16,6 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use balancers::*;
 pub use decapsulates::*;
+pub use dynsets::*;
 pub use filters::*;
 pub use meters::*;
 pub use near::*;
@@ -78,6 +80,7 @@ pub mod key {
     pub const TCPOPT: usize = 152;
     pub const SLOT: usize = 184;
     pub const MAC: usize = 440;
+    pub const SETS: usize = 452;
 }
 
 /// Valid bits of the flat key beyond the header classes (`WEIR_V_*`).
@@ -360,6 +363,8 @@ pub mod op_kind {
     pub const LOG: u8 = 7;
     pub const MAP: u8 = 8;
     pub const SHUFFLE: u8 = 9;
+    pub const SET_ADD: u8 = 20;
+    pub const SET_DELETE: u8 = 21;
 }
 
 /// What is chosen for a connection, `base` of [`op_kind::MAP`] and [`op_kind::SHUFFLE`] (`enum weir_choice`).
@@ -1078,4 +1083,5 @@ pub mod feature {
     pub const CT: u32 = 1 << 15;
     pub const REJECT: u32 = 1 << 16;
     pub const METER: u32 = 1 << 20;
+    pub const SETS: u32 = 1 << 21;
 }

@@ -23,6 +23,7 @@ mod captures_agree;
 mod classifier;
 mod connections_cost;
 mod connections_race;
+mod dynamic_sets;
 mod edge;
 mod edge_crash;
 mod edge_hooks;

@@ -12,7 +12,7 @@ use crate::filters;
 use weir_bpf::abi::balancer::feature as balancer;
 use weir_bpf::abi::decapsulate;
 use weir_bpf::abi::router::feature;
-use weir_bpf::abi::{DIMS, redirect};
+use weir_bpf::abi::{DIMS, SET_BITS, redirect};
 use weir_kernel::{KernelObject, LoadedProgram};
 
 /// Filters from a plain block list to everything that rules can ask for.
@@ -145,6 +145,7 @@ fn verified_instructions_stay_within_the_record() {
                 ("weir_features", *features),
                 ("weir_csum_mode", mode),
                 ("weir_dims", DIMS as u32),
+                ("weir_set_bits", SET_BITS as u32),
             ];
             let label = format!("{name}{}", if mode == 1 { "+offloaded" } else { "" });
             measured.push((label, loaded("middlebox", &constants)));

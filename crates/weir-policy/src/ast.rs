@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::dynamic::Address;
 use crate::field::Field;
 
 /// A byte range of the source text.
@@ -118,6 +119,13 @@ pub enum SetBody {
     List(Vec<Span>),
     /// `file "path"`: the span of the string, with its quotes.
     File(Span),
+    /// `dynamic [size N] [timeout DURATION]`
+    Dynamic {
+        /// Number of elements.
+        size: Option<Span>,
+        /// How long they stay.
+        timeout: Option<Span>,
+    },
 }
 
 /// `chain NAME {`
@@ -287,6 +295,17 @@ pub enum Action {
     Filtering(Span),
     /// `helper WORD`
     Helper(Span),
+    /// `add @SET ADDRESS [DURATION]`, `delete @SET ADDRESS`
+    ChangeSet {
+        /// `delete`
+        deletes: bool,
+        /// The name without the `@`.
+        set: Span,
+        /// What goes in or out.
+        address: ChangedAddress,
+        /// How long it stays.
+        timeout: Option<Span>,
+    },
     /// `jump CHAIN`
     Jump(Span),
     /// `choose FIELD { VALUE: targets, ... }`
@@ -313,6 +332,17 @@ pub enum Key {
     Set(Span),
     /// `else`: packets that have the field, with another value.
     Else(Span),
+}
+
+/// The address that a rule puts into a set or takes out of it.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangedAddress {
+    /// The word.
+    pub span: Span,
+    /// Which address.
+    pub address: Address,
+    /// The field that the word names; `None`: it stands for an address of either family.
+    pub field: Option<Field>,
 }
 
 /// What a `map` chooses from.

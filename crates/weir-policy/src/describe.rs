@@ -4,6 +4,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use crate::dynamic::{Address, Change};
 use crate::field::{Field, Header, Kind};
 use crate::model::{
     Classes, DropWhen, Filtering, Helper, KindSet, Match, Per, PortName, Ranges, Rule, Subject,
@@ -113,6 +114,14 @@ fn condition(m: &Match) -> Option<String> {
     let with = if m.negated { "without" } else { "with" };
     Some(match (&m.test, info.kind) {
         (Test::Always, _) => return None,
+        (Test::Dynamic(set), _) => {
+            let article = if m.negated { "is not" } else { "is" };
+            format!(
+                "whose {} {article} in the set {}",
+                phrase(m.subject.field),
+                set.name
+            )
+        }
         (Test::Port(ports), kind) => {
             let ports: Vec<String> = ports
                 .iter()
@@ -302,8 +311,39 @@ fn action(target: &Target, classes: Classes) -> String {
                 phrase(*field)
             )
         }
+        Target::ChangeSet(change) => {
+            let address = address(change.address, classes);
+            let set = &change.set.name;
+            match change.change {
+                Change::Add {
+                    timeout_ns: Some(ns),
+                } => {
+                    format!(
+                        "has its {address} put into the set {set} for {}",
+                        duration(ns)
+                    )
+                }
+                Change::Add { timeout_ns: None } => {
+                    format!("has its {address} put into the set {set} for good")
+                }
+                Change::Delete => format!("has its {address} taken out of the set {set}"),
+            }
+        }
         Target::Log { prefix } if prefix.is_empty() => "is logged".to_owned(),
         Target::Log { prefix } => format!("is logged as \"{prefix}\""),
+    }
+}
+
+/// What an address of packets with these headers is called.
+fn address(address: Address, classes: Classes) -> &'static str {
+    let one_family = classes.contains(Classes::IP4) || classes.contains(Classes::IP6);
+    match address {
+        Address::Source if one_family => "source address",
+        Address::Destination if one_family => "destination address",
+        Address::Source => "source address (IPv4 or IPv6)",
+        Address::Destination => "destination address (IPv4 or IPv6)",
+        Address::EthSource => "source MAC address",
+        Address::EthDestination => "destination MAC address",
     }
 }
 

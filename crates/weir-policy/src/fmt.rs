@@ -291,6 +291,15 @@ fn set_text(file: &File, set: &Set, name_width: usize) -> String {
     out.push_str(" = ");
     match &set.body {
         SetBody::List(elements) => list(text, elements, &mut out, |word, out| out.push_str(word)),
+        SetBody::Dynamic { size, timeout } => {
+            out.push_str("dynamic");
+            for (word, value) in [(" size ", size), (" timeout ", timeout)] {
+                if let Some(value) = value {
+                    out.push_str(word);
+                    out.push_str(&value.of(text).to_ascii_lowercase());
+                }
+            }
+        }
         SetBody::File(path) => {
             out.push_str("file ");
             match file.part(*path).and_then(|part| part.path.as_deref()) {
@@ -437,6 +446,24 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
         Action::Filtering(word) => {
             out.push_str("filtering ");
             out.push_str(&word.of(text).to_ascii_lowercase());
+        }
+        Action::ChangeSet {
+            deletes,
+            set,
+            address,
+            timeout,
+        } => {
+            out.push_str(if *deletes { "delete @" } else { "add @" });
+            out.push_str(set.of(text));
+            out.push(' ');
+            match address.field {
+                Some(field) => out.push_str(field.info().name),
+                None => out.push_str(&address.span.of(text).to_ascii_lowercase()),
+            }
+            if let Some(timeout) = timeout {
+                out.push(' ');
+                out.push_str(&timeout.of(text).to_ascii_lowercase());
+            }
         }
         Action::Helper(word) => {
             out.push_str("helper ");

@@ -97,7 +97,13 @@ const SETS: &[(&str, &str)] = &[
         "set hosts6 = { 2001:db8::1, 2001:db8::4-2001:db8::9, fe80::/10 }",
     ),
     ("lan", "set lan = { eth0, eth1 }"),
+    ("seen", "set seen = dynamic size 6 timeout 900ms"),
+    ("bans", "set bans = Dynamic size 300"),
+    ("full", "set full = dynamic timeout 1m size 1"),
 ];
+
+/// Those of them that packets fill.
+const FILLED: &[&str] = &["seen", "bans", "full", "full"];
 
 /// A policy of 1 to 12 rules, with the sets it uses, comments and continued lines; of one in three some rules stand in a chain.
 pub fn policy_text() -> impl Strategy<Value = String> {
@@ -417,6 +423,9 @@ fn number_test(tape: &mut Tape<'_>, field: Field, out: &mut String) {
             out.push_str(&format!(" in {{{}}}", elements.join(", ")));
         }
         _ => out.push_str(match (info.kind, info.bits) {
+            (Kind::Addr4 | Kind::Addr6 | Kind::Mac, _) if tape.below(3) > 0 => {
+                tape.pick(&[" in @seen", " in @bans", " in @full"])
+            }
             (Kind::Addr4, _) => " in @hosts4",
             (Kind::Addr6, _) => " in @hosts6",
             (Kind::Mac, _) => " in { 02:00:00:00:00:02, ff:ff:ff:ff:ff:ff, 1:0:5e:0:0:0/25 }",
@@ -514,6 +523,10 @@ fn targets(tape: &mut Tape<'_>, headers: &Headers, out: &mut String) {
         let at = tape.below(all.len() + 1);
         all.insert(at, verdict.to_owned());
     }
+    if tape.below(3) == 2 {
+        let at = tape.below(all.len() + 1);
+        all.insert(at, change_of_set(tape, headers));
+    }
     out.push_str(&all.join(" "));
 }
 
@@ -527,6 +540,25 @@ fn limit(tape: &mut Tape<'_>) -> &'static str {
         "drop over 5/s burst 2 per source/30",
         "drop over 5/s per destination/24/126",
     ])
+}
+
+/// A target that puts an address of packets with these headers into a set, or takes it out.
+fn change_of_set(tape: &mut Tape<'_>, headers: &Headers) -> String {
+    let set = tape.pick(FILLED);
+    let address = match tape.below(8) {
+        3 => "destination",
+        4 => "ETH-saddr",
+        5 => "eth-daddr",
+        6 if headers.four => "ip-saddr",
+        6 if headers.six => "ip6-daddr",
+        _ => "source",
+    };
+    match tape.below(8) {
+        0 | 1 => format!("delete @{set} {address}"),
+        2 => format!("add @{set} {address} 300ms"),
+        3 => format!("ADD @{set} {address} 1H"),
+        _ => format!("add @{set} {address}"),
+    }
 }
 
 /// A rejection that packets with these headers can have.

@@ -9,6 +9,7 @@
 pub mod ast;
 mod describe;
 pub mod diagnostic;
+pub mod dynamic;
 pub mod field;
 mod filter;
 mod flat;

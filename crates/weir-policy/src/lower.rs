@@ -5,6 +5,7 @@
 
 mod chains;
 mod connections;
+mod dynamic;
 mod limits;
 mod matches;
 mod targets;
@@ -48,6 +49,7 @@ pub(crate) fn lower(
         names: HashMap::new(),
         seen: HashMap::new(),
     };
+    lower.dynamic_sets(file);
     let (rules, kept) = match has_chains {
         true => lower.rules_of_chains(file, flats.as_deref()),
         false => (lower.rules(file), Vec::new()),
@@ -404,6 +406,7 @@ fn hash_of(rule: &Rule) -> u64 {
             }
             Test::Bytes(bytes) => bytes.hash(&mut hasher),
             Test::Port(ports) => ports.hash(&mut hasher),
+            Test::Dynamic(set) => set.hash(&mut hasher),
         }
     }
     for target in &rule.targets {
@@ -418,6 +421,7 @@ fn hash_of(rule: &Rule) -> u64 {
             Target::Log { prefix } => prefix.hash(&mut hasher),
             Target::Map { field, pool } => (field, pool.intervals().first()).hash(&mut hasher),
             Target::Shuffle { field } => field.hash(&mut hasher),
+            Target::ChangeSet(change) => change.hash(&mut hasher),
             Target::Drop(_) | Target::Accept => {}
         }
     }

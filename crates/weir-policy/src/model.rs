@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::dynamic::{ChangeSet, DynamicSet};
 use crate::field::Field;
 
 /// A policy: its rules in order.
@@ -377,6 +378,8 @@ pub enum Test {
     Bytes(Vec<u8>),
     /// Came in by / leaves by one of these ports.
     Port(Vec<PortName>),
+    /// The address is in a set that packets fill.
+    Dynamic(Arc<DynamicSet>),
     /// Every packet (`all`).
     Always,
 }
@@ -493,6 +496,8 @@ pub enum Target {
         /// `tcp-seq-num`, `tcp-ack-num`, a port, `ip-id` or `ip6-flow-label`.
         field: Field,
     },
+    /// Put an address of the packet into a set, or take it out.
+    ChangeSet(ChangeSet),
     /// Report the packet.
     Log {
         /// Text in front of the line; at most 31 bytes.

@@ -4,8 +4,10 @@
 //! the line is taken up again at the next word that can start a match or a target.
 
 mod chains;
+mod dynamic;
 mod habits;
 mod limits;
+mod set_habits;
 mod targets;
 
 use std::sync::Arc;
@@ -306,7 +308,12 @@ impl<'a> Parser<'a> {
             Some(t) if t.kind == Kind::Assign => {}
             other => {
                 let at = other.map_or(self.end(), |t| t.span);
-                self.error(at, "expected `=` behind the name of the set");
+                let braces = other.is_some_and(|t| t.kind == Kind::Open);
+                let name = self.of(name);
+                let draft = self.error(at, "expected `=` behind the name of the set");
+                if braces {
+                    draft.help(format!("write `set {name} = {{ 80, 443 }}`; a set that packets fill is `set {name} = dynamic timeout 10m`"));
+                }
                 return None;
             }
         }
@@ -316,10 +323,13 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 SetBody::File(self.text_token("the path of the file")?)
             }
+            Some(t) if t.kind == Kind::Word && self.of(t.span).eq_ignore_ascii_case("dynamic") => {
+                self.dynamic_set()?
+            }
             other => {
                 let at = other.map_or(self.end(), |t| t.span);
-                self.error(at, "expected `{` or `file`")
-                    .help("write `set NAME = { 80, 443 }` or `set NAME = file \"path\"`");
+                self.error(at, "expected `{`, `file` or `dynamic`")
+                    .help("write `set NAME = { 80, 443 }`, `set NAME = file \"path\"`, or `set NAME = dynamic timeout 10m` for a set that packets fill");
                 return None;
             }
         };

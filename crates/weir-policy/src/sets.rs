@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::ast::{self, SetBody, Span};
 use crate::diagnostic::Report;
+use crate::dynamic::DynamicSet;
 use crate::field::Field;
 use crate::include::beside;
 use crate::model::{PortName, Ranges};
@@ -36,6 +37,8 @@ struct Entry<'a> {
     /// File number once the file was read; `None` inside: it could not be.
     file: Option<Option<u32>>,
     used: bool,
+    /// What it is if packets fill it, once its line was read.
+    filled: Option<Arc<DynamicSet>>,
 }
 
 /// What decides how an element is read.
@@ -77,6 +80,7 @@ impl<'a> Sets<'a> {
                     body: &set.body,
                     file: None,
                     used: false,
+                    filled: None,
                 },
             );
         }
@@ -137,6 +141,22 @@ impl<'a> Sets<'a> {
         ports
     }
 
+    /// Says what a set is that packets fill.
+    pub(crate) fn fill(&mut self, name: &str, set: Arc<DynamicSet>) {
+        if let Some(entry) = self.by_name.get_mut(name) {
+            entry.filled.get_or_insert(set);
+        }
+    }
+
+    /// A set that packets fill, which is used then; `None`: no such set has this name. The inner `None`: its line is wrong.
+    pub(crate) fn dynamic(&mut self, name: &str) -> Option<Option<Arc<DynamicSet>>> {
+        let entry = self.by_name.get_mut(name)?;
+        matches!(entry.body, SetBody::Dynamic { .. }).then(|| {
+            entry.used = true;
+            entry.filled.clone()
+        })
+    }
+
     /// Warns about sets that no rule used.
     pub(crate) fn warn_unused(&self, report: &mut Report) {
         for (name, entry) in &self.by_name {
@@ -148,7 +168,7 @@ impl<'a> Sets<'a> {
         }
     }
 
-    fn known(&mut self, name: Span, report: &mut Report) -> Option<&'a str> {
+    pub(crate) fn known(&mut self, name: Span, report: &mut Report) -> Option<&'a str> {
         let word = name.of(self.text);
         if let Some((&key, entry)) = self.by_name.get_key_value(word) {
             let _: &Entry<'_> = entry;
@@ -198,6 +218,18 @@ impl<'a> Sets<'a> {
             errors < MAX_ERRORS
         };
         match body {
+            SetBody::Dynamic { .. } => {
+                report
+                    .error(
+                        0,
+                        used.0,
+                        format!("packets fill the set `{key}`: it can only be tested, and changed"),
+                    )
+                    .help(format!(
+                        "list the values in another set, or write `ip-saddr in @{key}`"
+                    ));
+                return false;
+            }
             SetBody::List(elements) => {
                 for &span in elements {
                     if !judge(0, span, read(span.of(self.text)), report) {

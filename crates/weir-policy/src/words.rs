@@ -19,6 +19,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "helper",
     "jump",
     "choose",
+    "delete",
 ];
 
 /// A target of mmb that weir has not, and mmb never carried out.

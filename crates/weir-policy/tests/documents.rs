@@ -135,7 +135,7 @@ fn the_examples_of_the_page_are_valid() {
     let stateful = idioms
         .iter()
         .filter(|block| parsed(block).rules.iter().any(|rule| rule.stateful));
-    assert_eq!(stateful.count(), 9, "one for each idiom of stateful rules");
+    assert_eq!(stateful.count(), 10, "one for each idiom of stateful rules");
 }
 
 /// The contents of the fences of a kind.

@@ -5,6 +5,7 @@
 mod chains;
 mod diagnostics;
 mod documents;
+mod dynamic_sets;
 mod includes;
 mod language;
 mod lints;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use weir_functions::middlebox::dynamic::SetsError;
 use weir_functions::middlebox::{self, PlanError};
 use weir_network::model::Document;
 use weir_policy::model::Place;
@@ -253,9 +254,13 @@ fn place_of(error: &PlanError) -> Option<&Place> {
         PlanError::OutUnknown { at }
         | PlanError::TooManyOptionKinds { at, .. }
         | PlanError::ScatteredPool { at, .. }
-        | PlanError::TwoDrops { at } => Some(at),
+        | PlanError::TwoDrops { at }
+        | PlanError::Sets(SetsError::TooManySets { at, .. } | SetsError::TooManyTests { at, .. }) => {
+            Some(at)
+        }
         PlanError::TooManyHits { .. }
         | PlanError::TooManyStateful { .. }
+        | PlanError::Limits(_)
         | PlanError::Classify(_) => None,
     }
 }

@@ -18,6 +18,8 @@ pub use server::Server;
 use weir_functions::middlebox::flows::{Connection, ConnectionFilter};
 use weir_kernel::KernelError;
 
+pub use crate::live::{ElementsAdded, Listed as ListedElement, SetInfo, Stay};
+
 /// Version of requests and replies. A server refuses others.
 pub const VERSION: u32 = 1;
 
@@ -73,6 +75,33 @@ pub enum Ask {
         /// Which.
         filter: ConnectionFilter,
     },
+    /// The sets that packets fill.
+    Sets,
+    /// Elements of a set, from a place of its table on.
+    Elements {
+        /// Its name.
+        set: String,
+        /// 0, or what the page before said.
+        from: u32,
+        /// Elements to answer with at most.
+        limit: u32,
+    },
+    /// Put elements into a set, one after the other.
+    AddElements {
+        /// Its name.
+        set: String,
+        /// Addresses.
+        elements: Vec<String>,
+        /// For how long.
+        stay: Stay,
+    },
+    /// Take elements out of a set.
+    DeleteElements {
+        /// Its name.
+        set: String,
+        /// Addresses; `None`: all.
+        elements: Option<Vec<String>>,
+    },
     /// Write the rules to a policy file.
     Save {
         /// Another file than the one it was started from; absolute.
@@ -114,6 +143,14 @@ pub enum Reply {
     Connections(ConnectionPage),
     /// To [`Ask::EndConnections`]: how many.
     Ended(u64),
+    /// To [`Ask::Sets`].
+    Sets(Sets),
+    /// To [`Ask::Elements`].
+    Elements(ElementPage),
+    /// To [`Ask::AddElements`].
+    ElementsAdded(ElementsAdded),
+    /// To [`Ask::DeleteElements`]: how many were there.
+    ElementsDeleted(u64),
     /// Nothing was done.
     Refused(Refused),
 }
@@ -243,6 +280,24 @@ pub struct ConnectionPage {
     pub capacity: u32,
     /// Those that are meant.
     pub connections: Vec<Connection>,
+    /// Where to go on; `None`: this was the end.
+    pub next: Option<u32>,
+}
+
+/// The sets that packets fill.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sets {
+    /// The instance.
+    pub instance: Hello,
+    /// In the order in which rules name them.
+    pub sets: Vec<SetInfo>,
+}
+
+/// Part of a set.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ElementPage {
+    /// In no order.
+    pub elements: Vec<ListedElement>,
     /// Where to go on; `None`: this was the end.
     pub next: Option<u32>,
 }

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use weir_functions::middlebox::flows::ConnectionFilter;
 use weir_functions::middlebox::{Edit, Origin};
+use weir_policy::dynamic::Element;
 
 use super::{
-    Ask, Change, ConnectionPage, Edited, Hello, Kind, Listed, Loaded, PolicyFile, Refused, Reply,
-    Request, Rules, State, Tables, VERSION,
+    Ask, Change, ConnectionPage, Edited, ElementPage, Hello, Kind, Listed, Loaded, PolicyFile,
+    Refused, Reply, Request, Rules, Sets, State, Tables, VERSION,
 };
-use crate::live::{FlowTable, LiveError, Running, lock, written};
+use crate::live::{FlowTable, LiveError, Running, SetError, SetTable, lock, written};
 
 /// A writer waits so long for another one. Laying out a large policy anew takes a second or two.
 const QUEUE: Duration = Duration::from_secs(5);
@@ -86,6 +87,35 @@ impl ControlService {
                 from,
                 limit,
             } => self.connections(&filter, from, limit),
+            Ask::Sets => Ok(Reply::Sets(Sets {
+                instance: self.hello(),
+                sets: self.sets()?.sets().map_err(of_set)?,
+            })),
+            Ask::Elements { set, from, limit } => {
+                let limit = limit.clamp(1, PAGE) as usize;
+                let page = self.sets()?.page(&set, from, limit).map_err(of_set)?;
+                Ok(Reply::Elements(ElementPage {
+                    elements: page.elements,
+                    next: page.next,
+                }))
+            }
+            Ask::AddElements {
+                set,
+                elements,
+                stay,
+            } => {
+                let elements = parsed(&elements)?;
+                let added = self.sets()?.add_all(&set, &elements, stay);
+                Ok(Reply::ElementsAdded(added.map_err(of_set)?))
+            }
+            Ask::DeleteElements { set, elements } => {
+                let table = self.sets()?;
+                let gone = match elements {
+                    None => table.flush(&set),
+                    Some(elements) => table.delete_all(&set, &parsed(&elements)?),
+                };
+                Ok(Reply::ElementsDeleted(gone.map_err(of_set)?))
+            }
             Ask::EndConnections { filter } => {
                 let ended = self.flows()?.0.end(&filter);
                 Ok(Reply::Ended(ended.map_err(|e| refused(e.into()))?))
@@ -262,6 +292,15 @@ impl ControlService {
         Ok((table.ok_or_else(none)?, capacity))
     }
 
+    /// The sets that packets fill. Packets go on while they are read and changed.
+    fn sets(&self) -> Result<SetTable, Refused> {
+        let table = lock(&self.running).sets().map_err(refused)?;
+        table.ok_or_else(|| Refused {
+            kind: Kind::Usage,
+            message: "no rule that runs names a dynamic set: a policy defines one with `set NAME = dynamic`".to_owned(),
+        })
+    }
+
     fn save(&self, file: Option<&Path>, force: bool) -> Result<Reply, Refused> {
         let mut policy = self.writer()?;
         let mut running = lock(&self.running);
@@ -301,6 +340,24 @@ fn enter<T>(room: &Mutex<T>, patience: Duration) -> Result<MutexGuard<'_, T>, Re
                 });
             }
         }
+    }
+}
+
+fn parsed(elements: &[String]) -> Result<Vec<Element>, Refused> {
+    elements
+        .iter()
+        .map(|text| text.parse().map_err(usage))
+        .collect()
+}
+
+fn of_set(error: SetError) -> Refused {
+    let kind = match error {
+        SetError::Unknown { .. } => Kind::Usage,
+        SetError::Kernel(_) => Kind::Failed,
+    };
+    Refused {
+        kind,
+        message: error.to_string(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! they replace ([`Sharing`]), and have the others to themselves.
 
 use weir_bpf::abi;
-use weir_functions::middlebox::CONNECTION_MAPS;
+use weir_functions::middlebox::{CONNECTION_MAPS, dynamic};
 use weir_functions::plan::{InstancePlan, MapPlan, ObjectSource, Port, PortConstants};
 use weir_kernel::pins::{HeldFilter, HeldLink, Left};
 use weir_kernel::{Direction, KernelError, KernelObject, Link, LoadedProgram};
@@ -125,6 +125,8 @@ pub(super) struct Keep {
     pub(super) counters: bool,
     /// Connections.
     pub(super) connections: bool,
+    /// What packets filled sets with: it lies where it did.
+    pub(super) sets: bool,
     /// What belongs to the process: ports, events, scratch.
     pub(super) process: bool,
 }
@@ -143,6 +145,7 @@ impl<'a> Sharing<'a> {
             "counters" | "rates" => self.keep.counters,
             // Names in it hold ids of rules, which are given once: it goes on whatever became of their slots.
             "stats" | "meters" => self.keep.stats,
+            dynamic::ELEMENTS => self.keep.sets,
             _ if CONNECTION_MAPS.contains(&map) => self.keep.connections,
             _ => self.keep.process && planned.is_none(),
         };
@@ -165,6 +168,7 @@ impl Keep {
         stats: true,
         counters: true,
         connections: true,
+        sets: true,
         process: true,
     };
 }

@@ -7,6 +7,7 @@
 //! programs, each complete with its maps, for `weir down`.
 
 mod copies;
+mod dynamic_sets;
 mod flows;
 mod host;
 mod kept;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_bpf::abi::{self, Event};
+use weir_functions::middlebox::dynamic::SetPlan;
 use weir_functions::middlebox::{
     self, EditError, PlanError, RuleBook, Succession, Written, translations,
 };
@@ -34,6 +36,7 @@ use copies::{AttachPoint, Attachment, Keep, LoadedCopy, Packets, Sharing, load};
 use host::choose_hook;
 pub(crate) use host::{SwitchedOff, checksums_of, find_all, refuse_hidden_tags, unattached_ports};
 
+pub use dynamic_sets::{Added, ElementsAdded, Listed, SetError, SetInfo, SetPage, SetTable, Stay};
 pub use flows::{FlowTable, Page};
 pub use maps::RuleMaps;
 use running::Start;
@@ -549,6 +552,9 @@ fn begin(
             stats: true,
             counters: !grew,
             connections: keep_connections,
+            sets: rebuild
+                .sets()
+                .lies_as(&SetPlan::of_former(&past.sets, |_| true)),
             process: false,
         },
         seed: kept.seed,

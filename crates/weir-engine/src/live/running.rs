@@ -3,9 +3,10 @@
 //! An edit is done in place where it fits; else all copies are loaded anew with new maps of rules and the maps of state they had, and take
 //! the place of the old ones at every hook. Invariant: on error the rules, programs and maps that packets meet are those of before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use weir_bpf::abi::Counter;
+use weir_functions::middlebox::dynamic::SetPlan;
 use weir_functions::middlebox::{
     self, Edit, Rebuild, RuleBook, Staged, Succession, Written, translations,
 };
@@ -14,6 +15,7 @@ use weir_functions::report::Report;
 use weir_kernel::own_source::{self, OwnSource};
 use weir_kernel::pins::{self, Claim};
 use weir_kernel::{EventRing, Filter, KernelError, LoadedProgram};
+use weir_policy::dynamic::Element;
 use weir_policy::model::{Connections, Rule};
 
 use super::copies::{Keep, Packets};
@@ -22,7 +24,7 @@ use super::maps::clear;
 use super::takeover::Left;
 use super::{
     AttachPoint, AttachedPort, Attachment, FlowTable, Hook, LiveError, LoadedCopy, RuleMaps,
-    Sharing, SwitchedOff, load,
+    SetTable, Sharing, SwitchedOff, load,
 };
 use crate::translated::{Entrance, take_own_sources};
 
@@ -117,6 +119,14 @@ impl Running {
         if keep.counters {
             clear(first(&copies)?, &fresh)?;
         }
+        if let (Some(left), false) = (left, keep.sets)
+            && let Ok(kept) = &left.kept
+        {
+            let past = SetPlan::of_former(&kept.past.sets, |_| true);
+            let from = (!past.sets().is_empty())
+                .then(|| SetTable::of(first(&left.copies)?, &past, kept.seed));
+            Moved::begin(from.transpose()?, first(&copies)?, book.sets(), seed)?;
+        }
         let memory = Memory::new(seed, book.past(), &copies)?;
         Ok(Running {
             links: Vec::new(),
@@ -164,6 +174,16 @@ impl Running {
             self.book.connections(),
             self.book.aliases(),
         )?;
+        Ok(Some(table))
+    }
+
+    /// The sets that packets fill; `None` if the rules name none.
+    pub fn sets(&self) -> Result<Option<SetTable>, LiveError> {
+        if self.book.sets().sets().is_empty() {
+            return Ok(None);
+        }
+        let seed = self.memory.seed();
+        let table = SetTable::of(first(&self.copies)?, self.book.sets(), seed)?;
         Ok(Some(table))
     }
 
@@ -512,6 +532,7 @@ impl Running {
         let keep = Keep {
             counters: !grew,
             connections,
+            sets: rebuild.sets().lies_as(self.book.sets()),
             ..Keep::ALL
         };
         let seed = self.memory.seed();
@@ -520,6 +541,10 @@ impl Running {
         let program = first(&copies)?;
         let memory = Memory::new(seed, rebuild.past(), &copies)?;
         let maps = RuleMaps::of(program)?;
+        let moved = (!keep.sets)
+            .then(|| Moved::begin(self.sets()?, program, rebuild.sets(), seed))
+            .transpose()?
+            .flatten();
         clear(program, &rebuild.fresh)?;
         if grew {
             let slots = self.book.entries().map(|entry| entry.slot);
@@ -535,9 +560,14 @@ impl Running {
                 return Err(error.into());
             }
         }
-        if grew {
+        if grew || moved.is_some() {
             // Packets on their way count in the old maps.
             weir_kernel::grace_period()?;
+        }
+        if let Some(moved) = moved {
+            moved.finish()?;
+        }
+        if grew {
             self.carry_counters()?;
         }
         for slot in &rebuild.fresh {
@@ -556,6 +586,41 @@ impl Running {
             .map(|(entry, counter)| (entry.slot, counter))
             .collect();
         Ok(())
+    }
+}
+
+/// Sets whose elements lie elsewhere from now on: what the old maps hold is put into the new ones before packets meet these, and once more what came meanwhile.
+struct Moved {
+    from: SetTable,
+    to: SetTable,
+    before: HashSet<(String, Element, u64)>,
+}
+
+impl Moved {
+    /// `Ok` of a table that holds nothing if there were no sets.
+    fn begin(
+        from: Option<SetTable>,
+        program: &LoadedProgram,
+        sets: &SetPlan,
+        seed: u64,
+    ) -> Result<Option<Moved>, LiveError> {
+        let Some(from) = from.filter(|_| !sets.sets().is_empty()) else {
+            return Ok(None);
+        };
+        let to = SetTable::of(program, sets, seed)?;
+        let before = from.snapshot()?;
+        to.take_over(&before)?;
+        Ok(Some(Moved {
+            from,
+            to,
+            before: before.into_iter().collect(),
+        }))
+    }
+
+    fn finish(self) -> Result<(), LiveError> {
+        let mut since = self.from.snapshot()?;
+        since.retain(|one| !self.before.contains(one));
+        Ok(self.to.take_over(&since)?)
     }
 }
 

@@ -29,6 +29,11 @@ pub(crate) const SETS: &[(&str, u32)] = &[
     ),
     ("reject", feature::REJECT),
     ("limits-apart", feature::METER),
+    ("dynamic-sets", feature::SETS),
+    (
+        "dynamic-sets-connections",
+        feature::STATE | feature::TRANSLATE | feature::NAT | feature::SETS,
+    ),
     (
         "reject-connections",
         feature::STATE | feature::TRANSLATE | feature::NAT | feature::REJECT | feature::CT,

@@ -12,6 +12,7 @@ use weir_policy::model::{Connections, Rule};
 use zerocopy::IntoBytes;
 
 use super::conditions::Lowering;
+use super::dynamic::{self, SetPlan};
 use super::past::{self, Past, PastChange, PastRule, Succession};
 use super::{
     Bounds, EditCapacity, Layout, Lowered, PlanError, Sizes, StateOf, lay_out, lower, ordered,
@@ -180,6 +181,11 @@ impl Rebuild {
         self.book.past()
     }
 
+    /// Sets that packets fill, as they will lie.
+    pub fn sets(&self) -> &SetPlan {
+        self.book.sets()
+    }
+
     /// The book as it will be.
     pub fn into_book(self) -> RuleBook {
         self.book
@@ -225,6 +231,7 @@ impl RuleBook {
             connections: connections.clone(),
             keep: 0,
             aliases: Vec::new(),
+            sets: SetPlan::default(),
         };
         blank.laid_out(entries, slots)
     }
@@ -239,6 +246,11 @@ impl RuleBook {
         sees_egress: bool,
         keep_connections: bool,
     ) -> Result<Succession, EditError> {
+        let named: BTreeSet<String> = (rules.iter())
+            .flat_map(|written| dynamic::named_by(&written.rule))
+            .map(|set| set.name.clone())
+            .collect();
+        let sets = SetPlan::of_former(&past.sets, |name| named.contains(name));
         let heirs = past::inherit(past, rules)?;
         let used: BTreeSet<u32> = past.rules.iter().map(|rule| rule.slot).collect();
         // Those of rules that go still count packets on their way.
@@ -292,6 +304,7 @@ impl RuleBook {
                 false => 0,
             },
             aliases: heirs.aliases,
+            sets,
         };
         let (mut book, plan) = blank.laid_out(entries, slots)?;
         book.slots.free.extend(used.difference(&kept));
@@ -322,7 +335,13 @@ impl RuleBook {
             slots: self.slots.capacity,
             features: self.layout.features,
             capacity: self.connections.capacity,
+            sets: self.layout.sets.past(),
         }
+    }
+
+    /// Sets that packets fill.
+    pub fn sets(&self) -> &SetPlan {
+        &self.layout.sets
     }
 
     /// The edits that lead to another policy, and how many rules stay, if no rule that stays needs another id and connections are
@@ -594,15 +613,18 @@ impl RuleBook {
             return Ok(None);
         }
         let lowering = Lowering::new(&self.ports, self.sees_egress);
-        let lowering = lowering.continuing(&self.layout.slot_of);
+        let lowering = lowering
+            .continuing(&self.layout.slot_of)
+            .with_sets(self.layout.sets.clone());
         let lowered = match lower(rules.into_iter(), lowering) {
             Ok(lowered) => lowered,
             // Deleted rules may hold slots; laid out anew they do not.
-            Err(PlanError::TooManyOptionKinds { .. }) => return Ok(None),
+            Err(PlanError::TooManyOptionKinds { .. } | PlanError::Sets(_)) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let compiled_in = lowered.features() & !self.layout.features == 0
-            && *lowered.lowering.slot_of() == self.layout.slot_of;
+            && *lowered.lowering.slot_of() == self.layout.slot_of
+            && lowered.lowering.filled == self.layout.sets;
         if !compiled_in || lowered.rules.len() > self.room() {
             return Ok(None);
         }
@@ -662,6 +684,7 @@ impl RuleBook {
             connections: self.connections.clone(),
             keep: self.layout.features & OF_CONNECTIONS,
             aliases: self.aliases.clone(),
+            sets: self.layout.sets.without_tests(),
         };
         let (mut book, plan) = blank.laid_out(entries, slots)?;
         let rested = std::mem::take(&mut book.slots.resting);
@@ -694,6 +717,8 @@ struct Blank {
     connections: Connections,
     keep: u32,
     aliases: Vec<(u32, u32)>,
+    /// That have elements already.
+    sets: SetPlan,
 }
 
 /// Features whose tables connections live in.
@@ -712,7 +737,7 @@ impl Blank {
     ) -> Result<(RuleBook, InstancePlan), PlanError> {
         let rules: Vec<(&Rule, u32)> = entries.values().map(|e| (&e.rule, e.slot)).collect();
         let room = EditCapacity::beside(rules.len());
-        let lowering = Lowering::new(&self.ports, self.sees_egress);
+        let lowering = Lowering::new(&self.ports, self.sees_egress).with_sets(self.sets);
         let lowered = lower(rules.into_iter(), lowering)?;
         let (plan, layout) = lay_out(
             &lowered,

@@ -10,11 +10,13 @@ use weir_bpf::abi::{
     self, Cond, EXT_HEADERS, Interval, SLOTS, VALUE_MAX, cond_op, feature, key, valid,
 };
 use weir_classify::{ExactKey, MaskedWord};
+use weir_policy::dynamic::{Address, DynamicSet};
 use weir_policy::field::{Field, Header, Kind};
 use weir_policy::model::{Classes, Match, PortName, Ranges, Rule, Subject, Test};
 use zerocopy::IntoBytes;
 
 use super::PlanError;
+use super::dynamic::SetPlan;
 use crate::plan::Port;
 
 /// Slot number of a kind that has none.
@@ -33,6 +35,8 @@ pub(super) struct Lowering<'a> {
     slot_of: [u8; 256],
     slots: u8,
     features: u32,
+    /// Sets that packets fill.
+    pub(super) filled: SetPlan,
 }
 
 /// Where the key has the number of the port that a packet came in or leaves by.
@@ -63,7 +67,14 @@ impl<'a> Lowering<'a> {
             slot_of: [NO_SLOT; 256],
             slots: 0,
             features: 0,
+            filled: SetPlan::default(),
         }
+    }
+
+    /// With sets that have their numbers already.
+    pub(super) fn with_sets(mut self, sets: SetPlan) -> Lowering<'a> {
+        self.filled = sets;
+        self
     }
 
     /// For rules added to others: their options keep the slots they have.
@@ -86,7 +97,7 @@ impl<'a> Lowering<'a> {
     }
 
     pub(super) fn features(&self) -> u32 {
-        self.features
+        self.features | self.filled.features()
     }
 
     /// Where the intervals of a pool lie.
@@ -149,7 +160,35 @@ impl<'a> Lowering<'a> {
                 }
                 _ => self.number(exact, place(m.subject.field), ranges, m.negated),
             },
+            Test::Dynamic(set) => self.membership(exact, m, set, rule)?,
             Test::Bytes(bytes) => self.bytes(exact, &m.subject, bytes, m.negated, rule)?,
+        }
+        Ok(())
+    }
+
+    /// A bit of the key, which is looked up before rules are matched.
+    fn membership(
+        &mut self,
+        exact: &mut ExactKey,
+        m: &Match,
+        set: &Arc<DynamicSet>,
+        rule: &Rule,
+    ) -> Result<(), PlanError> {
+        // The language lets nothing else be tested.
+        let Some(address) = Address::of(m.subject.field) else {
+            self.constant(false);
+            return Ok(());
+        };
+        let bit = self.filled.bit(set, address, rule)?;
+        let (at, mask) = (key::SETS + bit / 8, 1u8 << (bit % 8));
+        if !exact.require(&masked(&[(at, mask, if m.negated { 0 } else { mask })])) {
+            let place = FieldPosition {
+                at,
+                bit: 7 - (bit % 8) as u16,
+                bits: 1,
+            };
+            let number = u128::from(!m.negated);
+            self.push_range(place, number, number, false);
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use weir_policy::model::{Policy, PortName, Rule, Target, Test};
 use weir_policy::reference::{Input, explain};
 use weir_policy::{Diagnostics, Parsed, SetLoader, Source, describe};
 
-use crate::middlebox::{self, connections, translations};
+use crate::middlebox::{self, connections, dynamic, translations};
 use crate::plan::Port;
 use crate::request::{Asks, Files, FunctionError, Judge, Key, Kind, Planned, Request};
 
@@ -108,7 +108,9 @@ impl Judge for Judgement {
 
 /// Whether packets are remembered in places that a secret chooses.
 fn remembers(policy: &Policy) -> bool {
-    connections::is_stateful(policy) || policy.rules.iter().any(Rule::counts_apart)
+    connections::is_stateful(policy)
+        || dynamic::has_sets(policy)
+        || policy.rules.iter().any(Rule::counts_apart)
 }
 
 /// The policy that the keys name: the key, the name of its text, and what it says.

@@ -7,6 +7,7 @@
 mod book;
 mod conditions;
 pub mod connections;
+pub mod dynamic;
 pub mod flows;
 pub mod instance;
 mod meters;
@@ -23,6 +24,7 @@ use zerocopy::IntoBytes;
 use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource, Port};
 pub use book::{Edit, EditError, Entry, Origin, Rebuild, RuleBook, Staged, Step, Write, Written};
 use conditions::Lowering;
+use dynamic::{SetPlan, SetsError};
 pub use meters::TablesTooLarge;
 pub use past::{Past, PastChange, PastRule, Succession};
 use room::{EditCapacity, Sizes};
@@ -89,6 +91,9 @@ pub enum PlanError {
         /// The rule.
         at: Place,
     },
+    /// See [`SetsError`].
+    #[error(transparent)]
+    Sets(#[from] SetsError),
     /// See [`ClassifyError`].
     #[error(transparent)]
     Classify(#[from] ClassifyError),
@@ -223,6 +228,10 @@ fn lower<'r, 'a>(
         let (exact, conds) = lowering.rule(rule)?;
         let op_first = ops.len() as u32;
         for target in &rule.targets {
+            if let Target::ChangeSet(change) = target {
+                let number = lowering.filled.number(&change.set, rule)?;
+                ops.push(dynamic::operation(change, number));
+            }
             ops.extend(operations::lower(target));
             ops.extend(stateful_op(target, rule, &mut lowering)?);
         }
@@ -265,6 +274,7 @@ struct Layout {
     room: EditCapacity,
     features: u32,
     slot_of: [u8; 256],
+    sets: SetPlan,
     bounds: Bounds,
 }
 
@@ -310,6 +320,7 @@ fn lay_out(
     let tables = with_flag(&lowered.rules, rule_flag::METER).count();
     let (mask, tables) = meters::plan(state.connections.limits, tables)?;
     constants.push(mask);
+    constants.extend(lowered.lowering.filled.constants());
     let plan = InstancePlan {
         object: ObjectSource::Embedded("middlebox"),
         program: "middlebox".into(),
@@ -334,6 +345,7 @@ fn lay_out(
         .into_iter()
         .chain(connections::maps(state.connections, features))
         .chain([tables])
+        .chain(lowered.lowering.filled.maps())
         .collect(),
     };
     let layout = Layout {
@@ -342,6 +354,7 @@ fn lay_out(
         room,
         features,
         slot_of: *lowered.lowering.slot_of(),
+        sets: lowered.lowering.filled.clone(),
         bounds,
     };
     Ok((plan, layout))
@@ -556,7 +569,7 @@ pub fn rewrites<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> bool {
     rules.into_iter().any(|rule| {
         rule.targets.iter().any(|t| match t {
             Target::Drop(when) => matches!(when, DropWhen::Answered(_)),
-            Target::Accept | Target::Log { .. } => false,
+            Target::Accept | Target::Log { .. } | Target::ChangeSet(_) => false,
             _ => true,
         })
     })

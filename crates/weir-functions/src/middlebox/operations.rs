@@ -68,10 +68,12 @@ pub(super) fn lower(target: &Target) -> Vec<Op> {
                 text,
             )]
         }
-        // Those of connections need room for their pools: see `connections`.
-        Target::Drop(_) | Target::Accept | Target::Map { .. } | Target::Shuffle { .. } => {
-            Vec::new()
-        }
+        // Those of connections need room for their pools: see `connections`; those of sets their numbers: see `dynamic`.
+        Target::ChangeSet(_)
+        | Target::Drop(_)
+        | Target::Accept
+        | Target::Map { .. }
+        | Target::Shuffle { .. } => Vec::new(),
     }
 }
 
@@ -83,6 +85,7 @@ pub(super) fn features(ops: &[Op]) -> u32 {
             op_kind::LOG => feature::LOG,
             op_kind::IP_PAYLOAD | op_kind::L4_PAYLOAD => feature::PAYLOAD_OPS,
             op_kind::WORD => feature::REWRITE,
+            op_kind::SET_ADD | op_kind::SET_DELETE => feature::SETS,
             op_kind::MAP | op_kind::SHUFFLE => connections::features(op),
             _ => feature::OPTION_OPS,
         };

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::abi::feature;
 use weir_policy::model::Rule;
 
+use super::dynamic::PastSet;
 use super::{EditError, Rebuild, Written};
 
 /// The rules of an instance as they are remembered.
@@ -30,6 +31,9 @@ pub struct Past {
     pub features: u32,
     /// Connections that were asked for.
     pub capacity: u32,
+    /// Sets that packets fill, in the order in which their elements lie.
+    #[serde(default)]
+    pub sets: Vec<PastSet>,
 }
 
 /// A rule as it is remembered.

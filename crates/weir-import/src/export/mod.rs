@@ -110,6 +110,7 @@ fn lines(rule: &Rule, findings: &mut Vec<Finding>) -> Result<[Vec<String>; 3], &
                 return Err("answers of `reject` are not exported");
             }
             Target::Drop(_) => return Err("nftables counts and draws in another way"),
+            Target::ChangeSet(_) => "dynamic sets are not exported",
             _ => "rewriting is not exported",
         };
         let known = findings

@@ -244,6 +244,7 @@ fn terms(one: &Match, l4: bool, requires: Classes) -> Result<Vec<Term>, Inexpres
         }
         (Test::Bytes(bytes), Kind::Payload) => payload(one, bytes).map(|term| vec![term]),
         (Test::Bytes(bytes), Kind::TcpOption(_)) => option_bytes(one, bytes),
+        (Test::Dynamic(_), _) => Err(Inexpressible("dynamic sets are not exported")),
         _ => Err(Inexpressible("out")),
     }
 }

@@ -35,6 +35,10 @@ impl Lower<'_> {
         if !(present && m.negated && header_only) {
             required.add(classes_of(subject.field), m.span);
         }
+        if let Some(membership) = self.membership(m, subject) {
+            out.extend(membership);
+            return;
+        }
         let lowered = match kind {
             Kind::All => self.all(m, subject, count),
             Kind::InPort | Kind::OutPort => self.ports(m, subject),

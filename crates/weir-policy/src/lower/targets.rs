@@ -95,6 +95,12 @@ impl Lower<'_> {
                     self.filtering(*word, span, &mut seen.chosen);
                     None
                 }
+                Action::ChangeSet {
+                    deletes,
+                    set,
+                    address,
+                    timeout,
+                } => self.change_set(*deletes, *set, address, *timeout, stateful, required),
                 // Laid flat before: none is left in a rule that is lowered.
                 Action::Jump(_) | Action::Choose(..) => None,
                 Action::Helper(word) => {

@@ -5,6 +5,7 @@
 
 mod limits;
 
+use super::set_habits::{self, Recent};
 use crate::ast::Span;
 use crate::words::is_name;
 use limits::{Limit, WITHIN, uncounted};
@@ -91,11 +92,18 @@ struct Made {
 impl Made {
     fn rule(&self) -> String {
         let mut parts: Vec<&str> = Vec::new();
-        if self.stateful {
+        // A stateful rule cannot change sets.
+        let changes_set =
+            |target: &String| target.starts_with("add @") || target.starts_with("delete @");
+        let by_state = self.stateful && self.targets.iter().any(changes_set);
+        if self.stateful && !by_state {
             parts.push("add-stateful");
         }
         parts.extend(self.matches.iter().map(String::as_str));
-        if self.matches.is_empty() && !self.targets.is_empty() {
+        if by_state {
+            parts.push("ct-state new");
+        }
+        if self.matches.is_empty() && !by_state && !self.targets.is_empty() {
             parts.push("all");
         }
         parts.extend(self.targets.iter().map(String::as_str));
@@ -359,6 +367,7 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
     let mut negated = false;
     let mut known = true;
     let mut limit = Limit::default();
+    let mut recent: Option<(bool, Recent)> = None;
     // `tcp-dport 80 -j DROP`: what stands in front of the first option stays, if it is not the command.
     let mut front = words.get(..first).unwrap_or_default();
     while let Some(word) = front.first()
@@ -465,6 +474,9 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
             }
             "-m" | "--match" => {
                 let module = value(&mut not);
+                if module == "recent" {
+                    recent = Some((false, Recent::default()));
+                }
                 if let Some((message, help)) = uncounted(&module) {
                     return Some(Advice {
                         span: whole(words)?,
@@ -475,6 +487,8 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                 known &= matches!(
                     module.as_str(),
                     "tcp"
+                        | "recent"
+                        | "set"
                         | "udp"
                         | "icmp"
                         | "icmp6"
@@ -486,6 +500,18 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                         | "hashlimit"
                         | "mac"
                 );
+            }
+            "--match-set" => {
+                let (name, side) = (value(&mut not), value(&mut not));
+                let test = set_habits::match_set(&name, &side, not);
+                known &= test.is_some();
+                made.matches.extend(test);
+            }
+            "--add-set" | "--del-set" => {
+                let (name, side) = (value(&mut not), value(&mut not));
+                let target = set_habits::set_target(option, &name, &side);
+                known &= target.is_some();
+                made.targets.extend(target);
             }
             "--mac-source" => {
                 let address = value(&mut not);
@@ -546,7 +572,7 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
             }
             "-j" | "--jump" | "-g" | "--goto" => {
                 let name = value(&mut not);
-                if !verdict(&name, &mut made) {
+                if name != "SET" && !verdict(&name, &mut made) {
                     let is_chain = is_name(&name) && !EXTENSIONS.contains(&name.as_str());
                     known &= is_chain;
                     if is_chain {
@@ -570,8 +596,19 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
             "--log-level" => {
                 value(&mut not);
             }
-            _ => known = false,
+            _ => {
+                known &= recent.as_mut().is_some_and(|(negated, recent)| {
+                    *negated |= not;
+                    recent.option(option, || value(&mut not))
+                });
+            }
         }
+    }
+    if let Some((negated, recent)) = recent {
+        let (matches, targets, note) = recent.words(negated);
+        made.matches.extend(matches);
+        made.targets.splice(0..0, targets);
+        made.note(note);
     }
     if let Some(name) = proto.filter(|_| !tested_ports) {
         made.matches.insert(0, protocol(name));
@@ -810,6 +847,7 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
         | ("type", "filter" | "nat" | "route") => {
             return says("this is nftables", NO_CHAINS);
         }
+        ("ipset", _) => return says("this is ipset", set_habits::IPSET),
         ("policy", "drop") => {
             return says(
                 "this is nftables; in weir the last rule says what happens to the rest",
@@ -943,6 +981,13 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                         }
                     }
                     at += 1;
+                }
+                (keyword @ ("add" | "update" | "delete"), set) if set.starts_with('@') => {
+                    match set_habits::change(keyword, set, text(at + 2)) {
+                        Some(target) => made.targets.push(target),
+                        None => known = false,
+                    }
+                    at += 3;
                 }
                 ("counter", _) => {
                     made.note("every rule counts its packets: leave `counter` out");

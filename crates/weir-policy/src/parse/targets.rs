@@ -58,6 +58,16 @@ impl Parser<'_> {
                 self.no_condition("mod");
                 Some(Action::Mod(reference, self.target_value(&reference)))
             }
+            "add" | "delete" if self.peek_word().is_some_and(|w| w.starts_with('@')) => {
+                self.change_of_set(lower == "delete")
+            }
+            "delete" => {
+                let at = self.peek().map_or(self.end(), |t| t.span);
+                self.error(at, "expected a set behind `delete`")
+                    .help("write `delete @NAME source`");
+                self.skip_to_target();
+                None
+            }
             "add" => {
                 let reference = self.target_field("add")?;
                 self.no_condition("add");

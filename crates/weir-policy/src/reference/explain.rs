@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_packet::Reason;
 use weir_packet::parse::parse;
 
+use super::dynamic_sets::DynamicSets;
 use super::fields::View;
 use super::{ConnectionState, Input, Outcome, Part, Reference, connections, matching};
 use crate::field::{Field, Kind};
@@ -93,6 +94,8 @@ impl Reference {
     /// # Errors
     /// In the second part the reason why the packet is dropped before any rule sees it.
     pub fn explain(&mut self, input: Input<'_>) -> (Outcome, Result<Vec<RuleExplanation>, Reason>) {
+        // Rules see sets as they were before the packet.
+        let sets = self.sets.clone();
         let outcome = self.run(input);
         let refused = outcome
             .reasons
@@ -101,7 +104,7 @@ impl Reference {
         if let Some(&reason) = refused {
             return (outcome, Err(reason));
         }
-        let mut rules = explain_in(&self.policy, &input, outcome.state);
+        let mut rules = explain_in(&self.policy, &input, outcome.state, Some(&sets));
         for (explained, rule) in rules.iter_mut().flatten().zip(&self.policy.rules) {
             if !rule.stateful {
                 continue;
@@ -124,7 +127,7 @@ impl Reference {
 /// # Errors
 /// The reason why the packet is dropped before any rule sees it.
 pub fn explain(policy: &Policy, input: &Input<'_>) -> Result<Vec<RuleExplanation>, Reason> {
-    explain_in(policy, input, None)
+    explain_in(policy, input, None, None)
 }
 
 /// For a packet that is in this state.
@@ -132,12 +135,14 @@ fn explain_in(
     policy: &Policy,
     input: &Input<'_>,
     state: Option<ConnectionState>,
+    sets: Option<&DynamicSets>,
 ) -> Result<Vec<RuleExplanation>, Reason> {
     let layout = parse(input.frame).map_err(|malformed| malformed.reason)?;
     let packet = View {
         input,
         layout: &layout,
         state,
+        sets,
     };
     Ok(policy
         .rules
@@ -200,7 +205,7 @@ fn found(one: &Match, packet: &View<'_>) -> Found {
         return Found::Absent;
     }
     match (&one.test, kind) {
-        (Test::Present, Kind::Is(_)) | (Test::In(_), _) => packet
+        (Test::Present, Kind::Is(_)) | (Test::In(_) | Test::Dynamic(_), _) => packet
             .number(subject)
             .map_or(Found::Incomparable, Found::Number),
         (Test::Bytes(bytes), Kind::Payload) => {
@@ -280,6 +285,9 @@ impl fmt::Display for Check {
                 if inside { "" } else { "not " },
                 Set(one.subject.field, set)
             ),
+            Test::Dynamic(set) => {
+                write!(f, ", {}in @{}", if inside { "" } else { "not " }, set.name)
+            }
             Test::Bytes(bytes) => {
                 write!(f, ", {} {}", if inside { "as" } else { "not" }, Hex(bytes))
             }

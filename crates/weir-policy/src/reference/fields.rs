@@ -4,6 +4,7 @@
 
 use weir_packet::parse::{Fragment, Ip, L4, Layout, Opt, Protocol, Version};
 
+use super::dynamic_sets::DynamicSets;
 use super::{ConnectionState, Input};
 use crate::field::{Field, Header, Kind};
 use crate::model::{Classes, Subject};
@@ -15,6 +16,8 @@ pub(super) struct View<'a> {
     pub(super) layout: &'a Layout,
     /// What it has to do with connections, in policies that keep some.
     pub(super) state: Option<ConnectionState>,
+    /// What packets before it filled sets with; `None`: nothing.
+    pub(super) sets: Option<&'a DynamicSets>,
 }
 
 impl<'a> View<'a> {

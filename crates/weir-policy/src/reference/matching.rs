@@ -1,5 +1,6 @@
 //! Does a rule match a packet: docs/semantics.md section 2.
 
+use super::dynamic_sets::DynamicSets;
 use super::fields::{REACH, View};
 use crate::field::{Header, Kind};
 use crate::model::{Match, PortName, Rule, Test};
@@ -53,6 +54,12 @@ fn value_test(one: &Match, packet: &View<'_>) -> Option<bool> {
             PortName::Name(name) => packet.input.port.name == Some(name),
             PortName::Index(index) => packet.input.port.index == *index,
         })),
+        (Test::Dynamic(set), _) => {
+            let number = packet.number(one.subject)?;
+            let has =
+                |sets: &DynamicSets| sets.has(set, one.subject.field, number, packet.input.now_ns);
+            packet.sets.map_or(Some(false), has)
+        }
         (Test::Always, _) => (info.header == Header::Meta).then_some(true),
         _ => None,
     }

@@ -7,6 +7,7 @@
 mod answer;
 mod connections;
 mod draw;
+mod dynamic_sets;
 mod explain;
 mod fields;
 mod limits;
@@ -26,6 +27,7 @@ pub(crate) use connections::is_sane as is_sent;
 use draw::splitmix64;
 
 use connections::{Connections, Fit, Place};
+use dynamic_sets::DynamicSets;
 use translate::Translation;
 
 use crate::model::{DropWhen, Policy, Rule, Target};
@@ -168,6 +170,7 @@ pub struct Reference {
     rates: Vec<u64>,
     limits: limits::Tables,
     connections: Connections,
+    sets: DynamicSets,
     /// Whether the policy keeps connections at all.
     stateful: bool,
 }
@@ -184,6 +187,7 @@ impl Reference {
             rates,
             limits: limits::Tables::default(),
             connections: Connections::default(),
+            sets: DynamicSets::default(),
             stateful,
         }
     }
@@ -217,6 +221,7 @@ impl Reference {
             input: &input,
             layout: &layout,
             state,
+            sets: Some(&self.sets),
         };
         let mut matching: Vec<usize> = (0..self.policy.rules.len())
             .filter(|&i| self.matches(i, &packet, &place))
@@ -232,6 +237,14 @@ impl Reference {
         if let Place::Expected(_, expected) = &place {
             matching.extend(&expected.rules);
             matching.sort_unstable();
+        }
+        for &i in &matching {
+            for target in &self.policy.rules[i].targets {
+                if let Target::ChangeSet(change) = target {
+                    let now = input.now_ns;
+                    (self.sets).change(change, input.frame, &layout, now, &mut reasons);
+                }
+            }
         }
         let said = self.verdict(&matching, &input, &layout);
         reasons.extend(std::iter::repeat_n(Reason::LimitDisplaced, said.displaced));
@@ -451,6 +464,7 @@ impl Reference {
             input,
             layout,
             state: None,
+            sets: None,
         };
         let classes = packet.classes();
         let targets = matching
@@ -520,13 +534,14 @@ fn is_first_fragment(layout: &Layout) -> bool {
 pub fn matches(rule: &Rule, input: &Input<'_>) -> bool {
     parse(input.frame).is_ok_and(|layout| {
         let layout = &layout;
-        let state = None;
+        let (state, sets) = (None, None);
         matching::matches(
             rule,
             &fields::View {
                 input,
                 layout,
                 state,
+                sets,
             },
         )
     })

@@ -66,6 +66,7 @@ pub(super) fn rewrite<'t>(
             Target::Drop(_)
             | Target::Accept
             | Target::Log { .. }
+            | Target::ChangeSet(_)
             | Target::Map { .. }
             | Target::Shuffle { .. } => {}
         }
