@@ -14,6 +14,7 @@ mod reference;
 pub(crate) mod route;
 pub(crate) mod sensor;
 pub(crate) mod service;
+pub(crate) mod set;
 #[cfg(test)]
 mod spellings;
 pub(crate) mod table;
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     Rule(RuleArgs),
     /// List, count or delete tracked connections
     Connections(ConnectionsArgs),
+    /// List and edit the dynamic sets of a running policy
+    Set(set::SetArgs),
     /// Run a policy, graph or network over a capture
     ///
     /// No privileges are needed.

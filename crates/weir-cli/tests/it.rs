@@ -57,6 +57,7 @@ mod live_rules;
 mod live_run;
 mod live_sensor;
 mod live_service_check;
+mod live_sets;
 mod live_takeover;
 mod live_tc;
 mod live_transmit;

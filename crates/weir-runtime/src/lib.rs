@@ -11,11 +11,13 @@
 
 mod apply;
 pub mod connections;
+pub mod dynamic_sets;
 mod error;
 mod files;
 mod former;
 pub mod graph;
 mod kind;
+mod middleboxes;
 pub mod networks;
 mod plan;
 pub mod stations;

@@ -68,6 +68,20 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "set",
+        &["weir set list", "weir set add bad 192.0.2.1 --timeout 1h"],
+    ),
+    ("set list", &["weir set list", "weir set list bad --json"]),
+    (
+        "set add",
+        &[
+            "weir set add bad 192.0.2.1 2001:db8::1",
+            "weir set add bad 192.0.2.1 --permanent",
+        ],
+    ),
+    ("set delete", &["weir set delete bad 192.0.2.1"]),
+    ("set flush", &["weir set flush bad"]),
+    (
         "replay",
         &[
             "weir replay policy.weir --in a.pcap -o b.pcap",

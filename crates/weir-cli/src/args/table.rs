@@ -22,6 +22,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
             "run",
             "rule",
             "connections",
+            "set",
         ],
     ),
     (

@@ -288,7 +288,7 @@ fn ends(ends: &Ends) -> String {
 }
 
 /// 7s, 4m, 3h.
-fn time(ms: u64) -> String {
+pub(super) fn time(ms: u64) -> String {
     match ms / 1000 {
         0 => format!("{ms}ms"),
         seconds @ 1..600 => format!("{seconds}s"),

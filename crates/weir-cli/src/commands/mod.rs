@@ -26,6 +26,7 @@ mod run;
 mod run_user;
 mod sensor;
 mod service;
+mod set;
 mod table;
 mod tables;
 mod watch;
@@ -69,6 +70,7 @@ pub(crate) fn dispatch(command: Command, color: ColorChoice) -> Result<ExitCode,
         Command::Net(args) => net::run(&args),
         Command::Rule(args) => rule::run(&args),
         Command::Connections(args) => connections::run(&args),
+        Command::Set(args) => set::run(&args),
         Command::Lab(args) => program::become_lab("lab", color, &args.arguments),
         Command::Bench(args) => program::become_lab("bench", color, &args.arguments),
     }

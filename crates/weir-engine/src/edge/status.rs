@@ -87,6 +87,8 @@ pub struct InstanceStatus {
     pub ledger: Stats,
     /// Its maps and their kernel ids.
     pub maps: Vec<(String, u32)>,
+    /// The constant of it that is random.
+    pub secret: Option<[u8; 8]>,
 }
 
 /// The pair that packets are sent through when a path is longer than the kernel lets programs call each other.
@@ -194,6 +196,7 @@ fn look(
             maps: (instance.maps.iter())
                 .map(|(name, map)| (name.clone(), map.id))
                 .collect(),
+            secret: instance.secret,
         });
     }
     let recirculation = match &state.pair {

@@ -861,6 +861,12 @@ impl Look {
         held(&self.functions, function, map)
     }
 
+    /// The constant of a function that is random, if it has one.
+    pub fn secret(&self, function: &str) -> Option<[u8; 8]> {
+        let found = self.functions.iter().find(|one| one.name == function);
+        found.and_then(|one| one.secret)
+    }
+
     /// Kernel id of a map of a function with a program of its own; `None` if it does not run here, or has no such map. `function`: as of
     /// [`weir_network::instance_name`].
     #[must_use]
