@@ -524,8 +524,19 @@ impl<'a, 's> Reader<'a, 's> {
             }
             "state" | "conntrack" | "comment" | "mac" | "iprange" | "ttl" | "hl" | "length"
             | "dscp" | "addrtype" => {}
-            "limit" | "hashlimit" | "recent" | "connlimit" | "quota" | "statistic"
-            | "connbytes" => {
+            "limit" => {
+                return Err(
+                    "`-m limit` is not translated: write what is too much by hand, `drop over 10/s burst 5`"
+                        .to_owned(),
+                );
+            }
+            "hashlimit" => {
+                return Err(
+                    "`-m hashlimit` is not translated: write what is too much by hand, `drop over 10/s burst 5 per source`"
+                        .to_owned(),
+                );
+            }
+            "recent" | "connlimit" | "quota" | "statistic" | "connbytes" => {
                 return Err(format!(
                     "`-m {name}` depends on packets before, and rules of weir do not"
                 ));

@@ -167,7 +167,13 @@ impl Reader<'_, '_> {
                 }
                 "log" => self.log()?,
                 "masquerade" | "snat" | "dnat" | "redirect" => self.translate(&word)?,
-                "limit" | "quota" | "connlimit" => {
+                "limit" => {
+                    return Err(
+                        "`limit` is not translated: write what is too much by hand, `drop over 10/s burst 5`"
+                            .to_owned(),
+                    );
+                }
+                "quota" | "connlimit" => {
                     return Err(format!(
                         "`{word}` depends on packets before, and rules of weir do not"
                     ));
