@@ -165,13 +165,13 @@ pub(crate) struct SensorRunArgs {
     /// Profile rules: show the most expensive ones, with the buffer that cost most
     #[arg(long)]
     pub(crate) profile_rules: bool,
-    /// Test the configuration and the rules, and exit; with --strict, status 2 if anything is rejected
+    /// Test the configuration and the rules, and exit; with --strict, status 1 if anything is rejected
     #[arg(short = 'T', long = "test-config")]
     pub(crate) test_config: bool,
     /// Write an analysis of the rules to the log directory (rules.json, patterns.json, text reports, rule_group.json, as the configuration says), and exit; status 1 if a rule is rejected
     #[arg(long, conflicts_with_all = ["test_config", "interfaces", "read"])]
     pub(crate) engine_analysis: bool,
-    /// Exit with status 2 if a rule is rejected or a configuration key asks for an unsupported output
+    /// Exit with status 1 if a rule is rejected, 2 if a configuration key asks for an unsupported output
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print the summary as one JSON object
