@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::app;
+use crate::app::{self, App};
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 
@@ -63,7 +63,7 @@ pub(super) fn of_transactions(lists: &Lists<'_>, lead: Option<&Lead<'_>>) -> Vec
     }
     for at in &lists.transaction {
         let fact = app::fact(lists.name(*at));
-        for app in lists.rule.apps.iter().filter(|a| !a.1).map(|a| a.0.name()) {
+        for app in lists.apps_of(*at).into_iter().map(App::name) {
             for way in ways(&|_| true) {
                 // A number of a transaction is known at its end, if not before.
                 let name = match (fact, way) {

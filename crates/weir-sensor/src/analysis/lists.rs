@@ -1,6 +1,6 @@
 //! Where the conditions of a rule are decided: of the packet, of the payload, of transactions, and after the match.
 
-use crate::app::{self, App};
+use crate::app::{self, App, Protocol};
 use crate::buffer::{Buffer, Sides};
 use crate::packet::Direction;
 use crate::rules::keywords::Word;
@@ -211,33 +211,47 @@ impl<'a> Lists<'a> {
         }
     }
 
+    /// Applications that an option about transactions is of: the rule's, else those of its keyword or its event.
+    pub(super) fn apps_of(&self, option: usize) -> Vec<App> {
+        let of_rule: Vec<App> = self
+            .rule
+            .apps
+            .iter()
+            .filter(|a| !a.1)
+            .map(|a| a.0)
+            .collect();
+        if !of_rule.is_empty() {
+            return of_rule;
+        }
+        let keyword = self.name(option);
+        let has = |row: &&Protocol| row.facts.iter().any(|f| f.keyword == keyword);
+        if let Some(row) = app::PROTOCOLS.iter().find(has) {
+            return vec![row.app];
+        }
+        let value = self.source.options.get(option).map(|o| o.value.as_str());
+        let named = value.and_then(|v| v.split('.').next()).unwrap_or_default();
+        match self.word(option) {
+            Some(Word::AppLayerEvent) => app::named(named).map(|row| row.app).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Both versions of HTTP have one name, unless the rule is about one of them.
     fn application(&self) -> Option<&'static str> {
-        let named: Vec<App> = app::named(&self.source.protocol).map(|r| r.app).collect();
-        let of = |apps: &[App]| match apps {
+        let header = app::named(&self.source.protocol).map(|r| r.app).collect();
+        let buffers = self.of_transactions().map(|(_, g)| carriers(g.buffer));
+        let options = self.transaction.iter().map(|at| self.apps_of(*at));
+        let mut all = std::iter::once(header).chain(buffers).chain(options);
+        let mut apps: Vec<App> = all.find(|apps: &Vec<App>| !apps.is_empty())?;
+        let asked = |app: &App| self.rule.apps.contains(&(*app, false));
+        if self.rule.apps.iter().any(|(_, negated)| !negated) {
+            apps.retain(asked);
+        }
+        match apps[..] {
             [App::Http1, App::Http2] => Some("http_any"),
             [one] => Some(one.name()),
             _ => None,
-        };
-        let asked: Vec<App> = self.carriers_of_header(&named);
-        if !named.is_empty() {
-            return of(&asked);
         }
-        let buffers = self.of_transactions().map(|(_, g)| carriers(g.buffer));
-        let facts = self.transaction.iter().filter_map(|at| {
-            let keyword = self.name(*at);
-            let row = app::PROTOCOLS
-                .iter()
-                .find(|p| p.facts.iter().any(|f| f.keyword == keyword))?;
-            Some(vec![row.app])
-        });
-        let apps = buffers.chain(facts).find(|apps| !apps.is_empty())?;
-        of(&self.carriers_of_header(&apps))
-    }
-
-    fn carriers_of_header(&self, apps: &[App]) -> Vec<App> {
-        let asked = |app: &&App| self.rule.apps.contains(&(**app, false));
-        apps.iter().filter(asked).copied().collect()
     }
 
     /// The flow's direction, or that of the buffers.

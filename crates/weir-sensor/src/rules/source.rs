@@ -1,4 +1,4 @@
-//! How a rule was written: its text and which option gave which condition. Kept only where somebody shows rules ([`Settings::written`](super::Settings)): a run needs none of it.
+//! How a rule was written: its text and which option gave which condition. Kept only where somebody shows rules ([`LoadSettings::written`](super::LoadSettings)): a run needs none of it.
 
 /// A rule as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

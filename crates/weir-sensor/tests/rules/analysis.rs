@@ -156,6 +156,7 @@ fn buffers_by_protocol_and_direction() {
             "alert http1 any any -> any any (urilen:44; content:\"abc\";)",
             "alert tcp any any -> any any (content:\"one\"; distance:8; within:3; isdataat:4,relative;)",
             "alert http any any -> any any (content:\"a\"; http_uri; pcre:\"/b/V\";)",
+            "alert tcp any any -> any any (ftpbounce;)",
         ],
     );
     let names = |at: usize| {
@@ -181,6 +182,15 @@ fn buffers_by_protocol_and_direction() {
     assert_eq!(content["relative_next"], true);
     // The flags of an expression are HTTP/1's.
     assert_eq!(names(3), ["http_uri http", "http_user_agent http"]);
+    // A number of a transaction is known at its end.
+    assert_eq!(
+        names(4),
+        [
+            "ftp:request_complete:generic ftp",
+            "ftp:response_complete:generic ftp"
+        ]
+    );
+    assert_eq!(found[4]["app_proto"], "ftp");
 }
 
 /// Only where the bit comes from a transaction and no rule about transactions asks for it in time.
