@@ -67,15 +67,11 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
             "weir connections delete --all",
         ],
     ),
-    (
-        "set",
-        &["weir set list", "weir set add bad 192.0.2.1 --timeout 1h"],
-    ),
     ("set list", &["weir set list", "weir set list bad --json"]),
     (
         "set add",
         &[
-            "weir set add bad 192.0.2.1 2001:db8::1",
+            "weir set add bad 192.0.2.1 2001:db8::1 --timeout 1h",
             "weir set add bad 192.0.2.1 --permanent",
         ],
     ),

@@ -105,8 +105,8 @@ fn with_examples(mut command: Command, path: &str) -> Command {
 fn groups(command: &Command) -> String {
     let mut text = String::new();
     for (number, (heading, names)) in GROUPS.iter().enumerate() {
-        // Groups of one command stand together.
-        if number > 0 && (names.len() > 1 || GROUPS[number - 1].1.len() > 1) {
+        // Groups of one command stand together, with what follows them.
+        if number > 0 && GROUPS[number - 1].1.len() > 1 {
             text.push('\n');
         }
         for (at, name) in names.iter().enumerate() {
