@@ -13,7 +13,7 @@ use weir_policy::{NoFiles, Source, parse};
 
 use crate::live_bed::{Run, root, stderr, weir};
 use crate::live_helpers;
-use crate::live_path::{Peers, TCP, UDP, connect, ping, serve, tcp, udp};
+use crate::live_path::{Peers, TCP, UDP, connect, ping, serve, tcp, udp, udp_socket};
 
 const PUBLIC: &str = "198.51.100.1";
 const SERVER: &str = "192.0.2.2";
@@ -207,6 +207,88 @@ const JUDGES: &[Judge] = &[
                 tcp(&net.gate, (SERVER, TCP), 10_000),
                 faults,
             );
+        },
+    },
+    Judge {
+        mark: "ban:  tcp-dport 23",
+        ports: &["wan0"],
+        check: |net, faults| {
+            works("TCP", tcp(&net.outside, (INSIDE, TCP), 50_000), faults);
+            closed("telnet", &net.outside, (INSIDE, 23), faults);
+            closed("the banned host", &net.outside, (INSIDE, TCP), faults);
+            works(
+                "its other address",
+                tcp(&net.outside, (INSIDE6, TCP), 50_000),
+                faults,
+            );
+        },
+    },
+    Judge {
+        mark: "set knock1",
+        ports: BOTH,
+        check: |net, faults| {
+            let knock = |port: u16| match udp_socket(&net.outside, (INSIDE, port)) {
+                Ok(socket) => {
+                    let _ = socket.send(b"!");
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(error) => panic!("no socket: {error}"),
+            };
+            // The neighbour is found first, so that no knock is overtaken.
+            closed("SSH", &net.outside, (INSIDE, 22), faults);
+            [7003, 7002, 7001].into_iter().for_each(knock);
+            closed("SSH by the wrong order", &net.outside, (INSIDE, 22), faults);
+            [7002, 7003].into_iter().for_each(knock);
+            works("SSH", tcp(&net.outside, (INSIDE, 22), 50_000), faults);
+            closed("another port", &net.outside, (INSIDE, TCP), faults);
+        },
+    },
+    Judge {
+        mark: "set once",
+        ports: &["wan0"],
+        check: |net, faults| {
+            for which in ["first", "second"] {
+                works(which, tcp(&net.outside, (INSIDE, 22), 10_000), faults);
+            }
+            closed("the third", &net.outside, (INSIDE, 22), faults);
+            closed("the banned host", &net.outside, (INSIDE, TCP), faults);
+        },
+    },
+    Judge {
+        mark: "chain web",
+        ports: &["wan0"],
+        check: |net, faults| {
+            let owned = net.gate.ip(&["address", "show", "wan0"]);
+            if owned.is_ok_and(|shown| shown.contains(PUBLIC)) {
+                works("the web", tcp(&net.outside, (PUBLIC, TCP), 50_000), faults);
+            }
+            closed("SSH", &net.outside, (INSIDE, 22), faults);
+            closed("the web of others", &net.outside, (INSIDE, TCP), faults);
+            works("UDP", udp(&net.outside, (INSIDE, UDP), &LENGTHS), faults);
+        },
+    },
+    Judge {
+        mark: "set admins",
+        ports: &["wan0"],
+        check: |net, faults| {
+            works("the web", tcp(&net.outside, (INSIDE, TCP), 50_000), faults);
+            closed("SSH of strangers", &net.outside, (INSIDE, 22), faults);
+            let admin = ["address", "add", "192.0.2.10/24", "dev", "eth0"];
+            net.outside.ip(&admin).expect("an address");
+            let route = |verb, source: &[&str]| {
+                let words = [&["route", verb, "10.0.0.0/24", "via", "192.0.2.1"], source];
+                net.outside.ip(&words.concat()).expect("a route");
+            };
+            route("add", &["src", "192.0.2.10"]);
+            works(
+                "SSH of admins",
+                tcp(&net.outside, (INSIDE, 22), 50_000),
+                faults,
+            );
+            route("del", &[]);
+            net.outside
+                .ip(&["address", "del", "192.0.2.10/24", "dev", "eth0"])
+                .expect("no address");
         },
     },
     Judge {

@@ -186,10 +186,7 @@ fn knocks_open_a_port_and_a_set_is_changed_at_once() {
             &["add", "bad", "host"],
             "expected an IPv4, IPv6 or MAC address",
         ),
-        (
-            &["add", "bad", "::1", "--timeout", "0"],
-            "longer than no time",
-        ),
+        (&["add", "bad", "::1", "--timeout", "0"], "must be above 0"),
     ] {
         let output = weir(&hosts.right, &[&["set"], arguments].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

@@ -452,6 +452,11 @@ fn mistakes_are_answered_with_what_to_write() {
             let quoted = quoted.filter(|q| q.contains(' ') && !q.starts_with("weir "));
             for rule in quoted.filter(|q| !q.contains("ADDRESS")) {
                 let mut sets = "set blocked = { 192.0.2.0/24 }\n".to_owned();
+                for name in ["DEFAULT", "seen"] {
+                    if rule.contains(&format!("@{name}")) {
+                        sets.push_str(&format!("set {name} = dynamic\n"));
+                    }
+                }
                 for chain in ["web", "admin", "TCP"] {
                     if rule.contains(&format!("jump {chain}")) {
                         sets.push_str(&format!("chain {chain} {{\nall log\n}}\n"));

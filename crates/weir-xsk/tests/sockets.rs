@@ -322,7 +322,7 @@ fn frames_are_shared_as_the_kernel_allows() {
         assert!(
             wrong
                 .to_string()
-                .contains("a fill and a completion ring of its own"),
+                .contains("its own fill and completion rings"),
             "{wrong}"
         );
         let third = Socket::open_shared(&first, "xb", &SocketConfig::default()).expect("opens");

@@ -33,7 +33,9 @@ pub(crate) fn looks(rules: &[Rule]) -> Looks {
                 info.header,
                 Header::Meta | Header::Ether | Header::Vlan | Header::Vlan2
             );
-            looks.ip |= info.name.starts_with("frag") || info.kind == Kind::NetProto;
+            looks.ip |= info.name.starts_with("frag")
+                || info.name == "l4-proto"
+                || info.kind == Kind::NetProto;
             looks.payload |= matches!(one.test, Test::Bytes(_)) && info.kind == Kind::Payload;
             looks.tcp_options |= matches!(info.kind, Kind::TcpOption(_));
             looks.ip_options |= matches!(info.kind, Kind::Ip4Option(_));

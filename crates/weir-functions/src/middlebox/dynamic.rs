@@ -274,6 +274,6 @@ pub fn bucket_of(element: Element, place: &SetPlace, seed: u64) -> u32 {
     let mut hash = (low ^ seed).wrapping_mul(abi::hash::WORD);
     hash = (hash ^ hash >> 32 ^ high).wrapping_mul(abi::hash::TABLE);
     hash = (hash ^ hash >> 29).wrapping_mul(abi::hash::END);
-    let spread = (hash >> 32) * u64::from(place.buckets) >> 32;
+    let spread = ((hash >> 32) * u64::from(place.buckets)) >> 32;
     place.first + spread as u32
 }

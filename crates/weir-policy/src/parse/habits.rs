@@ -982,7 +982,10 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                     }
                     at += 1;
                 }
-                (keyword @ ("add" | "update" | "delete"), set) if set.starts_with('@') => {
+                // With a limit inside it counts: that is below.
+                (keyword @ ("add" | "update" | "delete"), set)
+                    if set.starts_with('@') && !text(at + 2).contains("limit ") =>
+                {
                     match set_habits::change(keyword, set, text(at + 2)) {
                         Some(target) => made.targets.push(target),
                         None => known = false,

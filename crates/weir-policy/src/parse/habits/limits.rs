@@ -136,10 +136,6 @@ pub(super) fn uncounted(module: &str) -> Option<(&'static str, &'static str)> {
             "`-m connlimit` counts connections, and limits of weir count packets",
             "write `ct-state new tcp-dport 22 drop over 10/m burst 20 per source`: it limits how many connections a source opens, not how many it has",
         )),
-        "recent" => Some((
-            "`-m recent` keeps a list of addresses, and limits of weir count packets",
-            "write `ct-state new tcp-dport 22 drop over 4/m burst 4 per source`: it limits how many connections a source opens",
-        )),
         _ => None,
     }
 }
