@@ -1,6 +1,8 @@
 //! Limits for each source under a flood of a million sources, in every engine: their tables have the size that the policy says, sources
 //! above their limit are held, what is displaced is counted, and all engines displace the same.
 
+#![allow(clippy::print_stderr, reason = "figures are said where the test runs")]
+
 use std::sync::Arc;
 
 use weir_engine::{EngineKind, Packet, ReplayHook, ReplayOptions};

@@ -87,9 +87,16 @@ fn included_rules_stand_where_they_are_included() {
     assert_eq!(alone, "include \"x.weir\"  # why\ntcp drop\n");
 }
 
+/// A policy, the other files with their texts, and what the message says.
+type Case = (
+    &'static str,
+    &'static [(&'static str, &'static str)],
+    &'static [&'static str],
+);
+
 #[test]
 fn mistakes_name_the_file_that_they_are_in() {
-    let cases: &[(&str, &[(&str, &str)], &[&str])] = &[
+    let cases: &[Case] = &[
         (
             "include \"a.weir\"\ntcp-dprot 1 drop\n",
             &[("a.weir", "tcp drop\n\nudp-dprot 2 drop")],

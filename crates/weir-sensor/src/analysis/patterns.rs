@@ -80,10 +80,13 @@ struct Count {
     leads: usize,
 }
 
+/// Of one buffer: a content, and whether case counts.
+type Contents = BTreeMap<(Vec<u8>, bool), Count>;
+
 /// The contents of all rules, by buffer.
 #[derive(Default)]
 pub(super) struct Patterns {
-    buffers: BTreeMap<(bool, &'static str), BTreeMap<(Vec<u8>, bool), Count>>,
+    buffers: BTreeMap<(bool, &'static str), Contents>,
 }
 
 impl Patterns {

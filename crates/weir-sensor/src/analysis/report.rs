@@ -151,7 +151,7 @@ fn object(
         .collect();
     let prefilter = || {
         let at = source.options.iter().position(|o| o.name == "prefilter")?;
-        let before = lists.packet.iter().filter(|p| **p < at).next_back()?;
+        let before = lists.packet.iter().rfind(|p| **p < at)?;
         Some(json!({"buffer": "packet", "name": lists.name(*before)}))
     };
     let more = [

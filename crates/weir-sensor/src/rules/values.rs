@@ -69,6 +69,11 @@ pub fn compared(value: &str) -> Option<(Comparison, bool)> {
     parts.filter_map(read).next()
 }
 
+/// Makes a comparison of one number.
+type OfOne = fn(u64) -> Comparison;
+/// Makes one of two.
+type OfTwo = fn(u64, u64) -> Comparison;
+
 fn read(text: Text<'_>, top: u64, dialect: Dialect) -> Parsed<(Comparison, bool)> {
     let high = i64::try_from(top).unwrap_or(i64::MAX);
     let number = |t: Text<'_>| match dialect {
@@ -97,7 +102,7 @@ fn read(text: Text<'_>, top: u64, dialect: Dialect) -> Parsed<(Comparison, bool)
         Some(rest) => rest.trim(),
         None => text,
     };
-    let signs: [(&str, fn(u64) -> Comparison); 4] = [
+    let signs: [(&str, OfOne); 4] = [
         ("<=", Comparison::AtMost),
         (">=", Comparison::AtLeast),
         ("<", Comparison::Below),
@@ -108,7 +113,7 @@ fn read(text: Text<'_>, top: u64, dialect: Dialect) -> Parsed<(Comparison, bool)
             return Ok((comparison(number(rest.trim())?), negated));
         }
     }
-    let between: &[(&str, fn(u64, u64) -> Comparison)] = match dialect {
+    let between: &[(&str, OfTwo)] = match dialect {
         Dialect::Suricata => &[("<>", Comparison::Between), ("-", Comparison::Between)],
         Dialect::Snort => &[("<=>", Comparison::Within), ("<>", Comparison::Between)],
     };
