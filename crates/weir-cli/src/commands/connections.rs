@@ -10,6 +10,7 @@ use weir_engine::control::{Ask, Client, Reply};
 use weir_functions::middlebox::flows::{Connection, ConnectionFilter, Ends};
 use weir_runtime::connections::{Tracked, tracked};
 
+use super::chosen::{Choice, Chosen};
 use super::policy::count;
 use super::rule::strange_answer;
 use crate::args::{ConnectionsArgs, ConnectionsCommand};
@@ -65,42 +66,19 @@ struct Page {
 impl Table {
     /// The one that is meant: the only one of this network namespace, unless more is said.
     fn find(args: &ConnectionsArgs) -> Result<Table, Failure> {
-        if args.interface.is_some() {
-            return Ok(Table::Run(Client::find(args.interface.as_deref())?));
-        }
-        let asks_edge = args.edge.is_some() || args.function.is_some();
-        let mut tracked = tracked(args.edge.as_deref())?;
-        if let Some(name) = &args.function {
-            tracked.retain(|one| one.function == *name);
-        }
-        let mut runs = match asks_edge {
-            true => Vec::new(),
-            false => Client::all()?,
+        let choice = Choice {
+            interface: args.interface.as_deref(),
+            edge: args.edge.as_deref(),
+            function: args.function.as_deref(),
+            none: "no such function tracks connections: `weir status` lists the functions of edges",
+            several: "several connection tables exist here",
         };
-        match (runs.len(), tracked.len()) {
-            (1, 0) => Ok(Table::Run(runs.remove(0))),
-            (0, 1) => Ok(Table::Function(tracked.remove(0))),
-            (0, 0) if asks_edge => Err(Failure::Failed(
-                "no such function tracks connections: `weir status` lists the functions of edges"
-                    .to_owned(),
-            )),
-            // Says that nothing runs.
-            (0, 0) => Ok(Table::Run(Client::find(None)?)),
-            _ => {
-                let runs = runs.iter().map(|client| {
-                    let interfaces = client.hello().interfaces.join("+");
-                    format!("-i {interfaces}")
-                });
-                let tracked = tracked
-                    .iter()
-                    .map(|one| format!("--edge {} --function {}", one.edge, one.function));
-                let all: Vec<String> = runs.chain(tracked).collect();
-                Err(Failure::Usage(format!(
-                    "several connection tables exist here; select one: {}",
-                    all.join("; ")
-                )))
-            }
-        }
+        Ok(
+            match choice.find(tracked, |one| (&one.edge, &one.function))? {
+                Chosen::Run(client) => Table::Run(client),
+                Chosen::Function(one) => Table::Function(one),
+            },
+        )
     }
 
     fn page(&mut self, filter: &ConnectionFilter, from: u32) -> Result<Page, Failure> {

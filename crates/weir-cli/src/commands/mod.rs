@@ -3,6 +3,7 @@
 mod bench;
 mod capture;
 mod check;
+mod chosen;
 mod connections;
 mod doctor;
 mod documents;

@@ -10,6 +10,7 @@ use weir_engine::live::{ElementsAdded, Listed, SetError, SetInfo, Stay};
 use weir_policy::dynamic::Element;
 use weir_runtime::dynamic_sets::{Filled, filled};
 
+use super::chosen::{Choice, Chosen};
 use super::connections::time;
 use super::policy::count;
 use super::rule::strange_answer;
@@ -67,42 +68,19 @@ struct Page {
 impl Table {
     /// The one that is meant: the only one of this network namespace, unless more is said.
     fn find(args: &SetArgs) -> Result<Table, Failure> {
-        if args.interface.is_some() {
-            return Ok(Table::Run(Client::find(args.interface.as_deref())?));
-        }
-        let asks_edge = args.edge.is_some() || args.function.is_some();
-        let mut filled = filled(args.edge.as_deref())?;
-        if let Some(name) = &args.function {
-            filled.retain(|one| one.function == *name);
-        }
-        let mut runs = match asks_edge {
-            true => Vec::new(),
-            false => Client::all()?,
+        let choice = Choice {
+            interface: args.interface.as_deref(),
+            edge: args.edge.as_deref(),
+            function: args.function.as_deref(),
+            none: "no such function has dynamic sets: `weir status` lists the functions of edges",
+            several: "several policies run here",
         };
-        match (runs.len(), filled.len()) {
-            (1, 0) => Ok(Table::Run(runs.remove(0))),
-            (0, 1) => Ok(Table::Function(filled.remove(0))),
-            (0, 0) if asks_edge => Err(Failure::Failed(
-                "no such function has dynamic sets: `weir status` lists the functions of edges"
-                    .to_owned(),
-            )),
-            // Says that nothing runs.
-            (0, 0) => Ok(Table::Run(Client::find(None)?)),
-            _ => {
-                let runs = runs.iter().map(|client| {
-                    let interfaces = client.hello().interfaces.join("+");
-                    format!("-i {interfaces}")
-                });
-                let filled = filled
-                    .iter()
-                    .map(|one| format!("--edge {} --function {}", one.edge, one.function));
-                let all: Vec<String> = runs.chain(filled).collect();
-                Err(Failure::Usage(format!(
-                    "several policies run here; select one: {}",
-                    all.join("; ")
-                )))
-            }
-        }
+        Ok(
+            match choice.find(filled, |one| (&one.edge, &one.function))? {
+                Chosen::Run(client) => Table::Run(client),
+                Chosen::Function(one) => Table::Function(one),
+            },
+        )
     }
 
     /// Who has the sets, for JSON, and the sets.
