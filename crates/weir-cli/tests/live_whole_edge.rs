@@ -388,6 +388,111 @@ fn networks_alone_are_a_configuration_too() {
     );
 }
 
+/// A configuration of several files declares its networks itself. It is what the document of the same networks is, and one takes the other's place
+/// while packets pass.
+#[test]
+fn a_configuration_declares_its_networks_itself() {
+    if !root("whole_inline") {
+        return;
+    }
+    let edge = format!("inline-{}", std::process::id());
+    let here = NetNs::create("whi").expect("a namespace");
+    here.ip(&["link", "add", "up0", "type", "veth", "peer", "name", "up1"])
+        .and_then(|_| here.ip(&["link", "set", "up0", "up"]))
+        .expect("a device");
+    let clients = [("w1", "10.1.0.7"), ("w2", "10.1.0.8")];
+    let [client, server] = clients.map(|(name, address)| workload(&here, name, address));
+    let written = |which: &str, text: &str| {
+        let path = file(&format!("{edge}-{which}.toml"), text);
+        path.to_str().expect("a path").to_owned()
+    };
+    let name = |path: &str| path.rsplit('/').next().expect("a name").to_owned();
+    let graph = "[[port]]\nname = \"up\"\ndevice = \"up0\"\n[[function]]\nname = \"shield\"\nkind = \"filter\"\nrules = []\n\
+                 [[link]]\nfrom = \"up\"\nto = \"shield\"\n[[link]]\nfrom = \"shield\"\nto = \"stack\"\n";
+    let mut network = "[[networks.network]]\nname = \"n\"\ntenant = \"red\"\n[[networks.network.subnet]]\nname = \"web\"\nprefix = \"10.1.0.0/24\"\n"
+        .to_owned();
+    for (name, address) in clients {
+        network += &format!(
+            "[[networks.network.workload]]\nname = \"{name}\"\nsubnet = \"web\"\ndevice = \"{name}\"\naddress = \"{address}\"\n"
+        );
+    }
+    let head = format!("edge = \"{edge}\"\n");
+    let tenant = "[networks]\nversion = 1\n[[networks.tenant]]\nname = \"red\"\n";
+    let ports = written("ports", graph);
+    let tenants = written("tenants", &network);
+    let include = format!("include = [\"{}\", \"{}\"]\n", name(&ports), name(&tenants));
+    let whole = written("whole", &format!("{head}{include}{tenant}"));
+    let checked = succeed(&here, &["check", &whole]);
+    assert!(
+        checked.contains("ok, 1 port, 1 function, version 1, 1 edge"),
+        "{checked}"
+    );
+
+    succeed(&here, &["apply", &whole]);
+    let listener = server.run(|| TcpListener::bind("0.0.0.0:80").expect("bound"));
+    let listener = listener.expect("in the namespace");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut line = [0; 15];
+        while stream.read_exact(&mut line).is_ok() && stream.write_all(&line).is_ok() {}
+    });
+    let connect = || {
+        TcpStream::connect_timeout(
+            &SocketAddr::from(([10, 1, 0, 8], 80)),
+            Duration::from_secs(30),
+        )
+    };
+    let stream = client.run(connect).expect("in the namespace");
+    let mut stream = stream.expect("a connection through the network");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .expect("a limit");
+    echo(&mut stream).expect("an answer");
+    let same = succeed(&here, &["diff", &whole]);
+    assert!(same.contains("the networks stay as they are"), "{same}");
+    succeed(
+        &here,
+        &["net", "trace", &whole, "n/w1", "10.1.0.8", "tcp", "80"],
+    );
+    let refused = weir(&here, &["net", "delete", "n"]);
+    assert!(
+        stderr(&refused).contains(&format!("belong to the configuration {whole}")),
+        "{}",
+        stderr(&refused)
+    );
+
+    // A mistake is told where it stands.
+    let mistaken = network.replace("10.1.0.8", "10.1.0.800");
+    std::fs::write(&tenants, mistaken).expect("written");
+    let wrong = weir(&here, &["apply", &whole]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let said = stderr(&wrong);
+    assert!(
+        said.contains(&format!("{}:16:11", name(&tenants))) && said.contains("10.1.0.800"),
+        "{said}"
+    );
+    echo(&mut stream).expect("what runs runs on");
+
+    // The same as a document: what is exported can be read, and nothing changes for the networks.
+    let exported = succeed(&here, &["net", "export"]);
+    let document = written("net", &exported);
+    let named = format!("{head}networks = \"{}\"\n{graph}", name(&document));
+    let whole = written("whole", &named);
+    let same = succeed(&here, &["diff", &whole]);
+    assert!(same.contains("the networks stay as they are"), "{same}");
+    succeed(&here, &["apply", &whole]);
+    echo(&mut stream).expect("the document serves the same connection");
+
+    succeed(&here, &["down", &whole]);
+    assert_eq!(status(&here)["networks"].as_array().map(Vec::len), Some(0));
+    for device in ["up0", "w1", "w2"] {
+        let shown = here
+            .ip(&["-details", "link", "show", device])
+            .expect("shown");
+        assert!(!shown.contains("xdp"), "{shown}");
+    }
+}
+
 /// `weir apply` of both parts, killed at random moments: each part is the old or the new one, connections go on, and the next command cleans up.
 #[test]
 fn an_apply_that_is_killed_leaves_whole_parts() {

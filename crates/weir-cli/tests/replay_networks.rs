@@ -123,6 +123,43 @@ fn a_capture_goes_through_two_edges_of_the_example() {
     assert!(said.stdout.contains("left by underlay: 3"), "{said:?}");
 }
 
+/// A configuration that declares the same networks itself, beside a graph and without one.
+#[test]
+fn networks_of_a_configuration_are_replayed_alike() {
+    let folder = Folder::new();
+    let document = root().join("examples/network.toml");
+    let example = std::fs::read_to_string(&document).expect("the example");
+    let inline = example.replace("[[", "[[networks.");
+    let alone = folder.join("alone.toml");
+    std::fs::write(&alone, format!("edge = \"e1\"\n[networks]\n{inline}")).expect("written");
+    let beside = folder.join("beside.toml");
+    let graph = "edge = \"e1\"\n[[port]]\nname = \"up\"\ndevice = \"up0\"\n[[link]]\nfrom = \"up\"\nto = \"drop\"\n[networks]\n";
+    std::fs::write(&beside, format!("{graph}{inline}")).expect("written");
+    let frames = [from_w1(mac_of_name("shop/w2").0, W1, W2, 80), vec![0; 10]];
+    let input = folder.capture("in.pcap", &frames);
+    let of = |path: &std::path::Path, port: &str| {
+        let args = [
+            "replay",
+            text(path),
+            "--in",
+            text(&input),
+            "--port",
+            port,
+            "--json",
+        ];
+        weir(args).succeeded().json()
+    };
+    let args = replay(text(&document), "e1", "shop/w1", &input);
+    let expected = weir([&args[..], &["--json"]].concat()).succeeded().json();
+    assert_eq!(expected["packets"]["received"], 2, "{expected}");
+    for path in [&alone, &beside] {
+        assert_eq!(of(path, "shop/w1"), expected);
+    }
+    // The graph beside them has ports of its own.
+    let graph = of(&beside, "up");
+    assert_eq!(graph["ports"][0]["name"], "up", "{graph}");
+}
+
 #[test]
 fn routes_of_the_underlay_can_be_said() {
     let folder = Folder::new();

@@ -9,6 +9,7 @@ pub mod balancer;
 pub mod decapsulate;
 pub mod empty;
 pub mod filter;
+pub mod joined;
 pub mod kind;
 pub mod middlebox;
 pub mod object;

@@ -12,6 +12,9 @@ use weir_policy::ast::Span;
 
 use crate::request::suggest;
 
+/// Name of an edge whose configuration does not say another one.
+pub const DEFAULT_EDGE: &str = "default";
+
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spanned<T> {
@@ -323,6 +326,16 @@ impl<'a, 'i> Section<'a, 'i> {
             }
         }
         pairs
+    }
+
+    /// The table `[key]`; `None` if the key is absent, or is something else, which is not reported.
+    pub fn table(&mut self, key: &'static str, what: &'static str) -> Option<Section<'a, 'i>> {
+        self.known.insert(key);
+        let value = self.table.get(key)?;
+        Some(Section {
+            path: format!("{}{key}.", self.path),
+            ..Section::new(what, value.get_ref().as_table()?, span(value.span()))
+        })
     }
 
     /// The tables of `[[key]]`.

@@ -5,11 +5,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_bpf::abi::panel;
+use weir_functions::joined::Joined;
 use weir_functions::kind::suggest;
 use weir_functions::plan::ChecksumMode;
-use weir_functions::read::{Section, Spanned, one_of, span, taken};
+use weir_functions::read::{DEFAULT_EDGE, Section, Spanned, one_of, taken};
 use weir_policy::ast::Span;
-use weir_policy::{Diagnostics, Report, Source};
+use weir_policy::{Diagnostics, Report};
 
 use crate::attach::Attach;
 use crate::edge::{MapType, Mode, SharedMap};
@@ -17,16 +18,25 @@ use crate::edge::{MapType, Mode, SharedMap};
 /// A configuration that was read.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Name of the edge; `default` unless `edge` says another one.
+    /// Name of the edge; [`DEFAULT_EDGE`] unless `edge` says another one.
     pub edge: String,
-    /// File with the document of the edge's virtual networks, if it has any.
-    pub networks: Option<Spanned<String>>,
-    pub(crate) source: Source,
+    /// The edge's virtual networks, if it has any.
+    pub networks: Option<Networks>,
+    pub(crate) source: Joined,
     pub(crate) ports: Vec<Port>,
     pub(crate) functions: Vec<Function>,
     pub(crate) links: Vec<Link>,
     pub(crate) maps: Vec<Map>,
     pub(crate) hooks: Vec<Hook>,
+}
+
+/// Where the virtual networks of an edge are declared. `weir_network` reads them.
+#[derive(Clone, Debug)]
+pub enum Networks {
+    /// In the document of this name.
+    File(Spanned<String>),
+    /// In the table `[networks]` of the configuration.
+    Here,
 }
 
 #[derive(Clone, Debug)]
@@ -116,29 +126,26 @@ const NAME_MAX: usize = 32;
 /// # Errors
 /// All that is wrong with the text.
 pub fn parse(text: &str, name: &str) -> Result<Config, Diagnostics> {
+    parse_joined(Joined::new(name, text))
+}
+
+/// Reads a configuration that may consist of several files.
+///
+/// # Errors
+/// All that is wrong with the text.
+pub fn parse_joined(source: Joined) -> Result<Config, Diagnostics> {
     let mut report = Report::default();
     let mut config = Config {
-        edge: "default".to_owned(),
+        edge: DEFAULT_EDGE.to_owned(),
         networks: None,
-        source: Source::new(name, text),
+        source: Joined::default(),
         ports: Vec::new(),
         functions: Vec::new(),
         links: Vec::new(),
         maps: Vec::new(),
         hooks: Vec::new(),
     };
-    if text.len() >= u32::MAX as usize {
-        let nowhere = Span::default();
-        report.error(0, nowhere, "a configuration of 4 GiB or more is not read");
-        return Err(report.finish(&[(name, "")]).0);
-    }
-    let (table, errors) = toml::de::DeTable::parse_recoverable(text);
-    for error in &errors {
-        let place = error.span().map_or(Span::default(), span);
-        report.error(0, place, format!("this is not TOML: {}", error.message()));
-    }
-    // What was recovered behind a mistake of syntax would be reported for things that are there.
-    if errors.is_empty() {
+    if let Some(table) = source.table(&mut report) {
         let start = Span::default();
         let root = Section::new("the configuration", table.get_ref(), start);
         config.read(root, &mut report);
@@ -146,16 +153,25 @@ pub fn parse(text: &str, name: &str) -> Result<Config, Diagnostics> {
         config.check_links(&mut report);
     }
     match report.has_errors() {
-        true => Err(report.finish(&[(name, text)]).0),
-        false => Ok(config),
+        true => Err(source.finish(report, &[]).0),
+        false => {
+            config.source = source;
+            Ok(config)
+        }
     }
 }
 
 impl Config {
-    /// Whether it declares a graph: ports, and what packets of theirs meet. One that names a document of networks need not.
+    /// Whether it declares a graph: ports, and what packets of theirs meet. One with networks need not.
     #[must_use]
     pub fn has_graph(&self) -> bool {
         !self.ports.is_empty()
+    }
+
+    /// Whether it declares a port of that name.
+    #[must_use]
+    pub fn has_port(&self, name: &str) -> bool {
+        self.ports.iter().any(|port| port.name.value == name)
     }
 
     fn read(&mut self, mut root: Section<'_, '_>, report: &mut Report) {
@@ -163,7 +179,10 @@ impl Config {
             check_name(&edge, "the edge", report);
             self.edge = edge.value;
         }
-        self.networks = root.text("networks", report);
+        self.networks = match root.table("networks", "the networks") {
+            Some(_) => Some(Networks::Here),
+            None => root.text("networks", report).map(Networks::File),
+        };
         for section in root.sections("port", "a port", report) {
             self.ports.extend(read_port(section, report));
         }

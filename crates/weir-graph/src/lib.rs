@@ -27,7 +27,7 @@ mod wiring;
 
 pub use attach::{Attach, CgroupHook};
 pub use checked::ModelError;
-pub use config::{Config, parse};
+pub use config::{Config, Networks, parse, parse_joined};
 pub use diff::{Change, Diff, diff};
 pub use digest::{Digest, digest};
 pub use edge::{EdgePlan, HookPlan, Hooks, Instance, MapType, Mode, PortPlan, SharedMap, Target};

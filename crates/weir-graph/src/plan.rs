@@ -70,14 +70,8 @@ pub fn plan(
     };
     let plan = planning.run(numbers);
     let Planning { report, texts, .. } = planning;
-    let mut named = vec![(config.source.name.as_str(), config.source.text.as_str())];
-    named.extend(
-        texts
-            .iter()
-            .map(|(name, text)| (name.as_str(), text.as_str())),
-    );
     let failed = report.has_errors();
-    let (errors, warnings) = report.finish(&named);
+    let (errors, warnings) = config.source.finish(report, &texts);
     match plan {
         Some(plan) if !failed => Ok((plan, warnings)),
         _ => Err(errors),

@@ -99,14 +99,8 @@ pub fn check(
     edges::check(wanted, &graphs, &mut report);
     helpers::check(wanted, &mut report);
     let (identifiers, link_identifiers) = identifiers(wanted, &graphs);
-    let mut named = vec![(document.source.name.as_str(), document.source.text.as_str())];
-    named.extend(
-        texts
-            .iter()
-            .map(|(name, text)| (name.as_str(), text.as_str())),
-    );
     let failed = report.has_errors();
-    let (errors, warnings) = report.finish(&named);
+    let (errors, warnings) = document.source.finish(report, &texts);
     if failed {
         return Err(errors);
     }

@@ -4,10 +4,11 @@
 
 use std::str::FromStr;
 
+use weir_functions::joined::Joined;
 use weir_functions::kind::suggest;
-use weir_functions::read::{Section, Spanned, one_of, span};
+use weir_functions::read::{DEFAULT_EDGE, Section, Spanned, one_of};
 use weir_policy::ast::Span;
-use weir_policy::{Diagnostics, Report, Source};
+use weir_policy::{Diagnostics, Report};
 use weir_value::PortRange;
 
 use crate::model::{
@@ -46,41 +47,54 @@ pub const MOST_IDENTIFIER: u32 = weir_bpf::abi::probe::IDENTIFIER - 1;
 /// Largest VLAN.
 const MOST_VLAN: u32 = 4094;
 
-/// Reads a document. `name` is what messages call the text, usually its path.
+/// Reads a document, or the table `[networks]` of an edge's configuration. `name` is what messages call the text, usually its path.
 ///
 /// # Errors
 /// All that is wrong with the text.
 pub fn parse(text: &str, name: &str) -> Result<Document, Diagnostics> {
+    parse_joined(Joined::new(name, text))
+}
+
+/// Reads a document, or the table `[networks]` of a configuration, that may consist of several files.
+///
+/// # Errors
+/// All that is wrong with the text.
+pub fn parse_joined(source: Joined) -> Result<Document, Diagnostics> {
     let mut report = Report::default();
-    if text.len() >= u32::MAX as usize {
-        report.error(
-            0,
-            Span::default(),
-            "a document of 4 GiB or more is not read",
-        );
-        return Err(report.finish(&[(name, "")]).0);
-    }
-    let (table, errors) = toml::de::DeTable::parse_recoverable(text);
-    for error in &errors {
-        let place = error.span().map_or(Span::default(), span);
-        report.error(0, place, format!("this is not TOML: {}", error.message()));
-    }
-    let mut document = Document {
-        version: 0,
-        edges: Vec::new(),
-        tenants: Vec::new(),
-        networks: Vec::new(),
-        source: Source::new(name, text),
-    };
-    // What was recovered behind a mistake of syntax would be reported for things that are there.
-    if errors.is_empty() {
-        let root = Section::new("the document", table.get_ref(), Span::default());
-        read(&mut document, root, &mut report);
+    let mut document = Document::default();
+    if let Some(table) = source.table(&mut report) {
+        let mut root = Section::new("the document", table.get_ref(), Span::default());
+        match root.table("networks", "the networks") {
+            Some(networks) => read_inline(&mut document, root, networks, &mut report),
+            None => match root.text("networks", &mut report) {
+                Some(file) => {
+                    let text = "this is the configuration of an edge, and its networks are in a file of their own";
+                    let help = format!("name that file: `{}`", file.value);
+                    report.error(0, file.span, text).help(help);
+                }
+                None => read(&mut document, root, &mut report),
+            },
+        }
     }
     match report.has_errors() {
-        true => Err(report.finish(&[(name, text)]).0),
-        false => Ok(document),
+        true => Err(source.finish(report, &[]).0),
+        false => {
+            document.source = source;
+            Ok(document)
+        }
     }
+}
+
+/// The networks that a configuration declares itself. What else it declares is read by `weir_graph`.
+fn read_inline(
+    document: &mut Document,
+    mut root: Section<'_, '_>,
+    networks: Section<'_, '_>,
+    report: &mut Report,
+) {
+    let edge = root.text("edge", report);
+    document.configured = Some(edge.map_or_else(|| DEFAULT_EDGE.to_owned(), |edge| edge.value));
+    read(document, networks, report);
 }
 
 fn read(document: &mut Document, mut root: Section<'_, '_>, report: &mut Report) {
@@ -90,6 +104,21 @@ fn read(document: &mut Document, mut root: Section<'_, '_>, report: &mut Report)
     for section in root.sections("edge", "an edge", report) {
         document.edges.extend(read_edge(section, report));
     }
+    let own = match (&document.configured, document.edges.as_slice()) {
+        (Some(configured), edges) => {
+            // One host needs no underlay, and so nothing that a section would say.
+            if edges.is_empty() {
+                let name = At {
+                    value: configured.clone(),
+                    span: root.span,
+                };
+                document.edges.push(plain_edge(name, root.span));
+            }
+            document.configured.clone()
+        }
+        (None, [only]) => Some(only.name.value.clone()),
+        (None, _) => None,
+    };
     for mut section in root.sections("tenant", "a tenant", report) {
         let name = section.need("name", report);
         section.finish(report);
@@ -98,7 +127,8 @@ fn read(document: &mut Document, mut root: Section<'_, '_>, report: &mut Report)
             .extend(name.map(|name| Tenant { name: name.into() }));
     }
     for section in root.sections("network", "a network", report) {
-        document.networks.extend(read_network(section, report));
+        let network = read_network(section, own.as_deref(), report);
+        document.networks.extend(network);
     }
     root.finish(report);
 }
@@ -120,24 +150,44 @@ fn read_edge(mut section: Section<'_, '_>, report: &mut Report) -> Option<Edge> 
         accepts.extend(kind.map(|value| At { value, span: place }));
     }
     section.finish(report);
-    Some(Edge {
-        name: name?.into(),
-        underlay,
-        device: device.map(At::from),
-        mtu: mtu.unwrap_or(At {
-            value: DEFAULT_MTU,
-            span: at,
-        }),
-        tunnel: At {
-            value: tunnel.unwrap_or(Kind::Vxlan),
-            span: kind_at,
-        },
-        accepts,
-        names_tenant: names_tenant.is_none_or(|flag| flag.value),
-    })
+    let mut edge = plain_edge(name?.into(), at);
+    edge.underlay = underlay;
+    edge.device = device.map(At::from);
+    edge.mtu = mtu.unwrap_or(edge.mtu);
+    edge.tunnel = At {
+        value: tunnel.unwrap_or(edge.tunnel.value),
+        span: kind_at,
+    };
+    edge.accepts = accepts;
+    edge.names_tenant = names_tenant.is_none_or(|flag| flag.value);
+    Some(edge)
 }
 
-fn read_network(mut section: Section<'_, '_>, report: &mut Report) -> Option<Network> {
+/// An edge of which only the name is written.
+fn plain_edge(name: At<String>, at: Span) -> Edge {
+    Edge {
+        name,
+        underlay: Vec::new(),
+        device: None,
+        mtu: At {
+            value: DEFAULT_MTU,
+            span: at,
+        },
+        tunnel: At {
+            value: Kind::Vxlan,
+            span: at,
+        },
+        accepts: Vec::new(),
+        names_tenant: true,
+    }
+}
+
+/// `own`: the edge of workloads that name none.
+fn read_network(
+    mut section: Section<'_, '_>,
+    own: Option<&str>,
+    report: &mut Report,
+) -> Option<Network> {
     let at = section.span;
     let name = section.need("name", report);
     let tenant = section.need("tenant", report);
@@ -160,7 +210,7 @@ fn read_network(mut section: Section<'_, '_>, report: &mut Report) -> Option<Net
     }
     let mut workloads = Vec::new();
     for one in section.sections("workload", "a workload", report) {
-        workloads.extend(read_workload(one, report));
+        workloads.extend(read_workload(one, own, report));
     }
     section.finish(report);
     Some(Network {
@@ -361,10 +411,24 @@ fn read_selection(mut section: Section<'_, '_>, report: &mut Report) -> Selectio
     }
 }
 
-fn read_workload(mut section: Section<'_, '_>, report: &mut Report) -> Option<Workload> {
+fn read_workload(
+    mut section: Section<'_, '_>,
+    own: Option<&str>,
+    report: &mut Report,
+) -> Option<Workload> {
+    let at = section.span;
     let name = section.need("name", report);
     let subnet = section.need("subnet", report);
-    let edge = section.need("edge", report);
+    let edge = match own {
+        None => section.need("edge", report).map(At::from),
+        Some(own) => Some(section.text("edge", report).map_or_else(
+            || At {
+                value: own.to_owned(),
+                span: at,
+            },
+            At::from,
+        )),
+    };
     let device = section.need("device", report);
     let external = section
         .flag("external", report)
@@ -399,7 +463,7 @@ fn read_workload(mut section: Section<'_, '_>, report: &mut Report) -> Option<Wo
     Some(Workload {
         name: name?.into(),
         subnet: subnet?.into(),
-        edge: edge?.into(),
+        edge: edge?,
         device: device?.into(),
         mac,
         addresses,

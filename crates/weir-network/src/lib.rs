@@ -25,7 +25,7 @@ pub use check::{BALANCER, FIRST_IDENTIFIER, Networks, check, instance_name};
 pub use cure::cure;
 pub use document::{
     DEFAULT_AGE, DEFAULT_FLOWS, DEFAULT_LEASE, DEFAULT_MTU, DEFAULT_PUNT_RATE, DEFAULT_STORM,
-    MOST_FLOWS, MOST_IDENTIFIER, parse,
+    MOST_FLOWS, MOST_IDENTIFIER, parse, parse_joined,
 };
 pub use export::{Change, Diff, Different, DifferentNetwork, diff, export};
 pub use numbers::{Given, NO_NUMBERS, Numbers};

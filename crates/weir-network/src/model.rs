@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use toml::Table;
-use weir_policy::Source;
+use weir_functions::joined::Joined;
 use weir_policy::ast::Span;
 
 use weir_value::{InterfaceAddress, PortRange, Prefix};
@@ -24,8 +24,10 @@ pub struct Document {
     pub tenants: Vec<Tenant>,
     /// Their networks.
     pub networks: Vec<Network>,
+    /// The edge whose configuration it is a part of; `None`: it is a file of its own.
+    pub configured: Option<String>,
     /// The text, for messages.
-    pub(crate) source: Source,
+    pub(crate) source: Joined,
 }
 
 impl PartialEq for Document {

@@ -356,7 +356,7 @@ impl Report {
     }
 
     /// Gives what was reported of included files, which stand behind the text, to files of their own: numbers from `first` on.
-    pub(crate) fn part(&mut self, included: &[Part], first: u32) {
+    pub fn part(&mut self, included: &[Part], first: u32) {
         let place = |file: &mut u32, span: &mut Span| {
             let after = included.partition_point(|part| part.start <= span.start);
             if let (0, Some(n)) = (*file, after.checked_sub(1))

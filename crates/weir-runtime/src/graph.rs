@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weir_engine::edge::{self, EdgeError};
+use weir_functions::joined::{Included, Joined};
 use weir_functions::kind::Files;
 use weir_graph::{Config, EdgePlan, Folder, Numbers, Outline};
 use weir_policy::Diagnostics;
@@ -25,8 +26,11 @@ const KEPT_MAX: usize = 256 << 10;
 pub struct Record {
     /// Path of the configuration, whole if that could be found out.
     pub path: PathBuf,
-    /// Its text.
+    /// Its text, with those of files that it includes.
     text: String,
+    /// Where included files begin in it.
+    #[serde(default)]
+    included: Vec<Included>,
     /// Files by their names in it.
     files: BTreeMap<PathBuf, Kept>,
     /// When they were last changed, in seconds since 1970.
@@ -46,7 +50,7 @@ enum Kept {
 
 impl Record {
     /// Of a plan; `files` are those that were read for it.
-    pub(crate) fn new(path: &Path, text: &str, plan: &EdgePlan, files: &Read) -> Record {
+    pub(crate) fn new(path: &Path, source: Joined, plan: &EdgePlan, files: &Read) -> Record {
         let read = files
             .iter()
             .filter_map(|(name, bytes)| Some((name.clone(), bytes.as_ref()?)));
@@ -56,7 +60,8 @@ impl Record {
             .filter_map(|name| Some((name.clone(), folder.modified(name)?)));
         Record {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-            text: text.to_owned(),
+            text: source.text,
+            included: source.included,
             files: read.map(|(name, bytes)| (name, Kept::of(bytes))).collect(),
             changed: changed.collect(),
             outline: plan.outline(),
@@ -88,7 +93,7 @@ impl Record {
     /// # Errors
     /// This version does not read it.
     pub fn config(&self) -> Result<Config, RuntimeError> {
-        weir_graph::parse(&self.text, &self.path.display().to_string()).map_err(|found| {
+        weir_graph::parse_joined(self.source()).map_err(|found| {
             RuntimeError::Failed(format!(
                 "the configuration that runs ({}) cannot be read by this version: {found}",
                 self.path.display()
@@ -96,7 +101,7 @@ impl Record {
         })
     }
 
-    /// The text of the configuration.
+    /// The text of the configuration: one file, which includes nothing.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -106,13 +111,13 @@ impl Record {
     /// # Errors
     /// [`RuntimeError::Mistakes`] in the text.
     pub fn edited(&self, text: String) -> Result<(EdgePlan, Record, Diagnostics), RuntimeError> {
-        let name = self.path.display().to_string();
         let refused = |found: Diagnostics| RuntimeError::Mistakes {
             path: self.path.clone(),
             what: "changed configuration",
             found,
         };
-        let config = weir_graph::parse(&text, &name).map_err(refused)?;
+        let source = self.source().with_text(text);
+        let config = weir_graph::parse_joined(source.clone()).map_err(refused)?;
         let files = Running {
             record: self,
             edge: &config.edge,
@@ -120,11 +125,20 @@ impl Record {
         let (plan, warnings) =
             weir_graph::plan(&config, &files, &self.numbers()).map_err(refused)?;
         let record = Record {
-            text,
+            text: source.text,
+            included: source.included,
             outline: plan.outline(),
             ..self.clone()
         };
         Ok((plan, record, warnings))
+    }
+
+    fn source(&self) -> Joined {
+        Joined {
+            name: self.path.display().to_string(),
+            text: self.text.clone(),
+            included: self.included.clone(),
+        }
     }
 
     fn numbers(&self) -> Numbers {
@@ -145,8 +159,8 @@ impl Record {
                 self.path.display()
             ))
         };
-        let config = weir_graph::parse(&self.text, &self.path.display().to_string())
-            .map_err(|found| cannot(found.to_string()))?;
+        let config =
+            weir_graph::parse_joined(self.source()).map_err(|found| cannot(found.to_string()))?;
         let numbers = self.numbers();
         let files = Running {
             record: self,
@@ -304,7 +318,7 @@ mod tests {
             let (plan, _) =
                 weir_graph::plan(&config, &Folder::new(&folder), &Numbers::new()).expect("right");
             let files = [(PathBuf::from("p.weir"), Some(rules.clone().into_bytes()))].into();
-            let record = Record::new(&path, text, &plan, &files);
+            let record = Record::new(&path, Joined::new("", text), &plan, &files);
             let back = Record::read("e", &record.write().expect("text")).expect("the same");
             assert_eq!(back, record);
             // Small files are kept, large ones must be as they were.

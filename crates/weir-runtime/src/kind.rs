@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::files;
+
 /// Kinds of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -17,15 +19,17 @@ pub enum Kind {
 const OF_NETWORKS: [&str; 3] = ["network", "tenant", "edge"];
 
 impl Kind {
-    /// By the name of the file, and of TOML by its sections. A file that cannot be read is a configuration: who reads it says why.
+    /// By the name of the file, and of TOML by its sections, included ones among them. A file that cannot be read is a configuration: who reads it says why.
     #[must_use]
     pub fn of(path: &Path) -> Kind {
         if path.extension().is_none_or(|e| e != "toml") {
             return Kind::Policy;
         }
-        match std::fs::read_to_string(path) {
-            Ok(text) => Kind::of_toml(&text),
-            Err(_) => Kind::Configuration,
+        match files::joined(path, "file") {
+            Ok((source, _)) => Kind::of_toml(&source.text),
+            // What it includes is wrong: it is what it says itself.
+            Err(_) => std::fs::read_to_string(path)
+                .map_or(Kind::Configuration, |text| Kind::of_toml(&text)),
         }
     }
 
@@ -66,6 +70,13 @@ mod tests {
         ] {
             assert_eq!(Kind::of_toml(text), kind, "{text}");
         }
+        let folder = std::env::temp_dir().join(format!("weir-kind-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("net.toml");
+        std::fs::write(folder.join("e.toml"), "[[edge]]\nname = 'a'\n").expect("written");
+        std::fs::write(&path, "version = 1\ninclude = 'e.toml'\n").expect("written");
+        assert_eq!(Kind::of(&path), Kind::Networks);
+        std::fs::remove_dir_all(&folder).expect("removed");
         assert_eq!(Kind::of(Path::new("rules.weir")), Kind::Policy);
         assert_eq!(Kind::of(Path::new("none/e.toml")), Kind::Configuration);
     }

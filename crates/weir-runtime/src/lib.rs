@@ -24,6 +24,7 @@ pub mod stations;
 
 pub use apply::{Applied, down, down_networks, edges};
 pub use error::RuntimeError;
+pub use files::FilesRead;
 pub use former::Former;
 pub use kind::Kind;
 pub use plan::{

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weir_engine::network::{self, Look, NetworkError, Networks};
+use weir_functions::joined::{Included, Joined};
 use weir_graph::Folder;
 use weir_network::model::Document;
 use weir_network::{BALANCER, EdgeNetworks, Networks as Checked, Numbers};
 use weir_policy::Diagnostics;
 
 use crate::error::RuntimeError;
-use crate::files::{Held, Read, Watched};
+use crate::files::{self, Held, Read, Watched};
 use crate::stations;
 
 /// What is kept beside running networks, as the engine's text.
@@ -20,8 +21,11 @@ use crate::stations;
 pub struct Record {
     /// Where the document was read from, whole: files that it names lie beside it.
     pub path: PathBuf,
-    /// The document.
+    /// The document, with the texts of files that it includes; or the configuration that declares the networks itself.
     pub text: String,
+    /// Where included files begin in it.
+    #[serde(default)]
+    included: Vec<Included>,
     /// MAC addresses that were read from devices, by `network/workload`.
     #[serde(default)]
     stations: BTreeMap<String, String>,
@@ -34,20 +38,21 @@ impl Record {
     /// Of a file.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or a file that it includes.
     pub fn of_file(path: &Path) -> Result<Record, RuntimeError> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            RuntimeError::Usage(format!(
-                "cannot read the document `{}`: {error}",
-                path.display()
-            ))
-        })?;
-        Ok(Record {
+        let (source, _) = files::joined(path, "document")?;
+        Ok(Record::of(path, source))
+    }
+
+    /// Of a file that was read.
+    pub(crate) fn of(path: &Path, source: Joined) -> Record {
+        Record {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-            text,
+            text: source.text,
+            included: source.included,
             stations: BTreeMap::new(),
             configuration: None,
-        })
+        }
     }
 
     /// From what the engine kept.
@@ -97,8 +102,13 @@ impl Record {
     /// # Errors
     /// [`RuntimeError::Mistakes`].
     pub fn parse(&self) -> Result<Document, RuntimeError> {
-        let mut document = weir_network::parse(&self.text, &self.path.display().to_string())
-            .map_err(|found| self.refused(found))?;
+        let source = Joined {
+            name: self.path.display().to_string(),
+            text: self.text.clone(),
+            included: self.included.clone(),
+        };
+        let mut document =
+            weir_network::parse_joined(source).map_err(|found| self.refused(found))?;
         let read = self.stations.iter();
         let read = read.filter_map(|(name, mac)| Some((name.clone(), mac.parse().ok()?)));
         document.fill_devices(&read.collect());
@@ -164,13 +174,17 @@ pub fn planned(
         .map_err(|error| RuntimeError::Usage(error.to_string()))
 }
 
-/// Which edge of a document is this host: the one that is given, the only one, or the one that has the host's name.
+/// Which edge of a document is this host: the one that is given, the one whose configuration it is a part of, the only one, or the one that
+/// has the host's name.
 ///
 /// # Errors
 /// None of these.
 pub fn edge_of(document: &Document, given: Option<&str>) -> Result<String, RuntimeError> {
     if let Some(given) = given {
         return Ok(given.to_owned());
+    }
+    if let Some(configured) = &document.configured {
+        return Ok(configured.clone());
     }
     if let [only] = document.edges.as_slice() {
         return Ok(only.name.value.clone());

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_engine::network::{self, NetworkError};
-use weir_graph::{Config, EdgePlan, Folder, Mode, Outline};
+use weir_functions::joined::Joined;
+use weir_graph::{Config, EdgePlan, Folder, Mode, Networks, Outline};
 use weir_network::{EdgeNetworks, Networks as Checked};
 use weir_policy::Diagnostics;
 
 use crate::error::RuntimeError;
-use crate::files::{Read, Watched};
+use crate::files::{self, FilesRead, Read, Watched};
 use crate::kind::Kind;
 use crate::{graph, networks};
 
@@ -27,8 +28,8 @@ pub struct Planned {
     pub warnings: Vec<Diagnostics>,
     /// What a user should know of how this was planned.
     pub notes: Vec<String>,
-    /// Every file that was asked for, the one that was named first: what it held, `None` if it could not be read.
-    pub files: Vec<(PathBuf, Option<Vec<u8>>)>,
+    /// Every file that was asked for, the one that was named first.
+    pub files: FilesRead,
     /// The configuration of the whole edge; `None`: a document of networks alone, which says nothing of the graph.
     pub(crate) configuration: Option<PathBuf>,
 }
@@ -103,16 +104,13 @@ pub fn plan(path: &Path, edge: Option<&str>) -> Result<Planned, RuntimeError> {
 ///
 /// # Errors
 /// [`RuntimeError::Mistakes`], or it cannot be read.
-pub fn read(path: &Path) -> Result<(String, Config), RuntimeError> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        RuntimeError::Usage(format!(
-            "cannot read the configuration `{}`: {error}",
-            path.display()
-        ))
-    })?;
-    let config = weir_graph::parse(&text, &path.display().to_string())
-        .map_err(|found| mistakes(path, found))?;
-    Ok((text, config))
+pub fn read(path: &Path) -> Result<Config, RuntimeError> {
+    let (source, _) = files::joined(path, "configuration")?;
+    parse(path, source)
+}
+
+fn parse(path: &Path, source: Joined) -> Result<Config, RuntimeError> {
+    weir_graph::parse_joined(source).map_err(|found| mistakes(path, found))
 }
 
 /// The name of the edge that a file is of. `edge`: which one of a document this is, as of [`plan`].
@@ -123,7 +121,7 @@ pub fn edge_of(path: &Path, edge: Option<&str>) -> Result<String, RuntimeError> 
     if Kind::of(path) == Kind::Networks {
         return networks::edge_of(&networks::Record::of_file(path)?.parse()?, edge);
     }
-    let (_, config) = read(path)?;
+    let config = read(path)?;
     is_of(path, &config, edge)?;
     Ok(config.edge)
 }
@@ -149,7 +147,8 @@ fn mistakes(path: &Path, found: Diagnostics) -> RuntimeError {
 }
 
 fn of_configuration(path: &Path, edge: Option<&str>) -> Result<Planned, RuntimeError> {
-    let (text, config) = read(path)?;
+    let (source, files) = files::joined(path, "configuration")?;
+    let config = parse(path, source.clone())?;
     is_of(path, &config, edge)?;
     let mut planned = Planned {
         edge: config.edge.clone(),
@@ -157,16 +156,20 @@ fn of_configuration(path: &Path, edge: Option<&str>) -> Result<Planned, RuntimeE
         networks: None,
         warnings: Vec::new(),
         notes: Vec::new(),
-        files: vec![(path.to_owned(), Some(text.clone().into_bytes()))],
+        files,
         configuration: Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
     };
     if config.has_graph() {
-        planned.graph = Some(planned.graph_of(path, &text, &config)?);
+        planned.graph = Some(planned.graph_of(path, &source, &config)?);
     }
-    if let Some(document) = &config.networks {
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let document = folder.join(&document.value);
-        let part = planned.networks_of(&document, Some(&config.edge))?;
+    if let Some(declared) = &config.networks {
+        let part = match declared {
+            Networks::File(name) => {
+                let document = path.parent().unwrap_or(Path::new("")).join(&name.value);
+                planned.networks_of_file(&document, Some(&config.edge))?
+            }
+            Networks::Here => planned.networks_of(path, source, Some(&config.edge))?,
+        };
         planned.share_devices(&part.plan)?;
         planned.networks = Some(part);
     }
@@ -183,7 +186,7 @@ fn of_document(path: &Path, edge: Option<&str>) -> Result<Planned, RuntimeError>
         files: Vec::new(),
         configuration: None,
     };
-    let part = planned.networks_of(path, edge)?;
+    let part = planned.networks_of_file(path, edge)?;
     planned.edge = part.plan.edge.clone();
     planned.networks = Some(part);
     Ok(planned)
@@ -193,7 +196,7 @@ impl Planned {
     fn graph_of(
         &mut self,
         path: &Path,
-        text: &str,
+        source: &Joined,
         config: &Config,
     ) -> Result<GraphPart, RuntimeError> {
         let numbers = graph::numbers(&config.edge)?;
@@ -209,20 +212,29 @@ impl Planned {
         let read = files.into_read();
         self.notes.extend(notes.into_inner());
         self.warnings.push(warnings);
-        let record = graph::Record::new(path, text, &plan, &read);
+        let record = graph::Record::new(path, source.clone(), &plan, &read);
         self.add_files(path, read);
         Ok(GraphPart { plan, record })
+    }
+
+    fn networks_of_file(
+        &mut self,
+        path: &Path,
+        edge: Option<&str>,
+    ) -> Result<NetworksPart, RuntimeError> {
+        let (source, files) = files::joined(path, "document")?;
+        self.files.extend(files);
+        self.networks_of(path, source, edge)
     }
 
     fn networks_of(
         &mut self,
         path: &Path,
+        source: Joined,
         edge: Option<&str>,
     ) -> Result<NetworksPart, RuntimeError> {
-        let mut record = networks::Record::of_file(path)?;
+        let mut record = networks::Record::of(path, source);
         record.configuration.clone_from(&self.configuration);
-        self.files
-            .push((path.to_owned(), Some(record.text.clone().into_bytes())));
         let document = record.parse()?;
         if let (Some(configuration), Some(edge)) = (&self.configuration, edge)
             && document.edges.iter().all(|one| one.name.value != edge)

@@ -190,7 +190,7 @@ fn delete(names: &[String], edge: Option<&str>, json: bool) -> Result<(), Failur
     let mut record = Record::read(&look.text)?;
     if let Some(owner) = &record.configuration {
         return Err(Failure::Usage(format!(
-            "the networks of edge {edge} belong to the configuration {0}: change its document {1} and run `weir apply {0}`",
+            "the networks of edge {edge} belong to the configuration {0}: take them out of {1} and run `weir apply {0}`",
             owner.display(),
             record.path.display()
         )));

@@ -25,7 +25,7 @@ use crate::output;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let kind = Kind::of(&args.policy);
-    if kind == Kind::Networks {
+    if kind == Kind::Networks || kind == Kind::Configuration && networks::are_meant(args) {
         return networks::run(args);
     }
     if args.edge.is_some() || args.verdicts {

@@ -11,7 +11,7 @@ use weir_engine::edge::replay::{self, GraphEngine, GraphLog, GraphOptions, Graph
 use weir_engine::{EngineError, EngineKind, Packet};
 use weir_functions::plan::ChecksumMode;
 use weir_functions::report::Packets;
-use weir_graph::{EdgePlan, Folder, Numbers};
+use weir_graph::{EdgePlan, Folder, Networks, Numbers};
 use weir_packet::pcap::CaptureError;
 use weir_packet::{Reason, Verdict};
 
@@ -77,9 +77,13 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
 fn plan(args: &ReplayArgs) -> Result<EdgePlan, Failure> {
     let path = &args.policy;
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::Usage(format!("cannot read the configuration `{shown}`: {error}"))
-    })?;
+    let config = weir_runtime::read(path)?;
+    if let (false, Some(Networks::File(document))) = (config.has_graph(), &config.networks) {
+        return Err(Failure::Usage(format!(
+            "{shown}: it has no graph; `weir replay {}` runs a capture through its networks",
+            document.value
+        )));
+    }
     let mistakes = |found: weir_policy::Diagnostics| {
         output::tell(&found.render(output::stderr_has_color()));
         Failure::Usage(format!(
@@ -87,13 +91,6 @@ fn plan(args: &ReplayArgs) -> Result<EdgePlan, Failure> {
             count(found.len(), "mistake")
         ))
     };
-    let config = weir_graph::parse(&text, &shown).map_err(mistakes)?;
-    if let (false, Some(document)) = (config.has_graph(), &config.networks) {
-        return Err(Failure::Usage(format!(
-            "{shown}: it has no graph; `weir replay {}` runs a capture through its networks",
-            document.value
-        )));
-    }
     let planned = weir_graph::plan(&config, &Folder::of(path), &Numbers::new());
     let (plan, warnings) = planned.map_err(mistakes)?;
     output::tell(&warnings.render(output::stderr_has_color()));

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use weir_engine::Packet;
 use weir_engine::network::user::{self, End, NetworkLog, Port, Totals, User, UserError};
+use weir_graph::Networks;
 use weir_network::{EdgeNetworks, Numbers};
 use weir_packet::Reason;
 use weir_packet::pcap::{CaptureError, Writer};
@@ -28,6 +29,25 @@ use crate::output;
 
 /// What the underlay is called; no workload has a name without a slash.
 const UNDERLAY: &str = "underlay";
+
+/// Whether the networks of a configuration are to be replayed, not its graph: it declares no graph, or a port of them is asked for that the graph
+/// does not have.
+pub(super) fn are_meant(args: &ReplayArgs) -> bool {
+    // Its mistakes are told by who replays it.
+    let Ok(config) = weir_runtime::read(&args.policy) else {
+        return false;
+    };
+    if !matches!(config.networks, Some(Networks::Here)) {
+        return false;
+    }
+    if !config.has_graph() {
+        return true;
+    }
+    let Some(port) = &args.port else {
+        return false;
+    };
+    port.contains('/') || port == UNDERLAY && !config.has_port(port)
+}
 
 pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     refuse(args)?;
