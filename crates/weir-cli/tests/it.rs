@@ -61,6 +61,7 @@ mod live_sets;
 mod live_takeover;
 mod live_tc;
 mod live_transmit;
+mod live_unreadable;
 mod live_vlan;
 mod live_watch;
 mod live_whole_edge;

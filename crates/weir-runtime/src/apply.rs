@@ -159,10 +159,11 @@ fn give_back(networks: Networks) {
     }
 }
 
-/// Names of edges that run in this network namespace: their graphs, their networks, or both.
+/// Names of edges that run in this network namespace: their graphs, their networks, or both. Edges whose state cannot be read are among them,
+/// because they may run here; what asks for such a state says why it cannot be read.
 ///
 /// # Errors
-/// A folder or a state cannot be read.
+/// The folder of all edges cannot be read.
 pub fn edges() -> Result<Vec<String>, RuntimeError> {
     let mut names = edge::list()?;
     names.extend(network::list_here()?);
@@ -174,10 +175,11 @@ pub fn edges() -> Result<Vec<String>, RuntimeError> {
 /// Takes down the graph and the networks of an edge. `false`: nothing of it runs.
 ///
 /// # Errors
-/// What the kernel refused; calling it again goes on.
+/// What the kernel refused, of networks after the graph was taken down; calling it again goes on.
 pub fn down(name: &str) -> Result<bool, RuntimeError> {
-    let networks = down_networks(name)?;
-    Ok(edge::down(name)? || networks)
+    let networks = down_networks(name);
+    let graph = edge::down(name)?;
+    Ok(networks? || graph)
 }
 
 /// Takes down the networks of an edge. `false`: none run.

@@ -17,6 +17,13 @@ use crate::args::DownArgs;
 use crate::failure::Failure;
 use crate::output;
 
+/// An edge that stays, because it could not be read or removed.
+#[derive(Serialize)]
+struct Stays {
+    edge: String,
+    error: String,
+}
+
 #[derive(Serialize)]
 struct Removed {
     interface: Option<String>,
@@ -37,16 +44,24 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
     let only_networks =
         (args.config.as_deref()).is_some_and(|path| Kind::of(path) == Kind::Networks);
     let mut gone = Vec::new();
+    let mut stay = Vec::new();
     let all = || -> Result<Vec<String>, Failure> {
         Ok([weir_runtime::edges()?, edge::orphans()?].concat())
     };
     for name in edges.map_or_else(all, Ok)? {
         let went = match only_networks {
-            true => weir_runtime::down_networks(&name)?,
-            false => weir_runtime::down(&name)?,
+            true => weir_runtime::down_networks(&name),
+            false => weir_runtime::down(&name),
         };
-        if went {
-            gone.push(name);
+        match went {
+            Ok(true) => gone.push(name),
+            Ok(false) => {}
+            Err(error) if only_edges => return Err(error.into()),
+            // It must not keep the others.
+            Err(error) => stay.push(Stays {
+                edge: name,
+                error: error.to_string(),
+            }),
         }
     }
     if only_edges {
@@ -89,8 +104,15 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
                 program: pin.prog_id,
             })
             .collect();
-        output::json(&serde_json::json!({ "edges": gone, "removed": rows, "restored": restored }))?;
-    } else if removed.is_empty() && gone.is_empty() && restored.is_empty() && failed.is_none() {
+        output::json(
+            &serde_json::json!({ "edges": gone, "stay": stay, "removed": rows, "restored": restored }),
+        )?;
+    } else if removed.is_empty()
+        && gone.is_empty()
+        && stay.is_empty()
+        && restored.is_empty()
+        && failed.is_none()
+    {
         output::out("nothing to remove: no `weir run` left anything here\n")?;
         let running = weir_runtime::edges()?;
         if !running.is_empty() {
@@ -110,8 +132,11 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
         let back = |name: &String| format!("{name}: restored the settings of its stack\n");
         output::out(&restored.iter().map(back).collect::<String>())?;
     }
+    for one in &stay {
+        output::complain(&format!("edge {} stays: {}", one.edge, one.error));
+    }
     match failed {
-        None => Ok(ExitCode::SUCCESS),
+        None => Ok(ExitCode::from(u8::from(!stay.is_empty()))),
         Some(error) => Err(Failure::failed(error)),
     }
 }

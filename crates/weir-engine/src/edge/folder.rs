@@ -20,17 +20,23 @@ pub fn list() -> Result<Vec<String>, EdgeError> {
     let here = netns::current_inode()?;
     let mut found = Vec::new();
     for name in pinned::names(Path::new(FOLDER))? {
-        let folder = Path::new(FOLDER).join(&name);
-        let Some(maps) = EdgeMaps::open(&folder)? else {
-            continue;
-        };
-        match read_state(&name, &folder, &maps) {
+        match state_of(&name) {
             Ok(Some(state)) if state.netns != here => {}
             Ok(None) => {}
-            _ => found.push(name),
+            // One that cannot be read does not hide the others.
+            Ok(Some(_)) | Err(_) => found.push(name),
         }
     }
     Ok(found)
+}
+
+/// [`read_state`] of an edge by its name; `None` as well where its folder lacks maps.
+pub(super) fn state_of(name: &str) -> Result<Option<State>, EdgeError> {
+    let folder = Path::new(FOLDER).join(name);
+    match EdgeMaps::open(&folder)? {
+        Some(maps) => read_state(name, &folder, &maps),
+        None => Ok(None),
+    }
 }
 
 /// The state of the generation that packets follow; `None` if there never was one.

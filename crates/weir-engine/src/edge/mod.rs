@@ -37,7 +37,7 @@ use weir_kernel::pinned::{self, Folder, PinnedLink};
 use weir_kernel::{KernelError, LoadedProgram, Map, netlink, netns, own_source};
 
 use apply::panel_slots;
-use folder::{folder_of, lock, not_running, read_state};
+use folder::{folder_of, lock, not_running, read_state, state_of};
 use form::Hook;
 use maps::EdgeMaps;
 use state::{PortState, State};
@@ -225,11 +225,10 @@ pub fn orphans() -> Result<Vec<String>, EdgeError> {
     let here = netns::current_inode()?;
     let mut found = Vec::new();
     for name in pinned::names(Path::new(FOLDER))? {
-        let path = Path::new(FOLDER).join(&name);
-        if let Some(maps) = EdgeMaps::open(&path)?
-            && let Ok(Some(state)) = read_state(&name, &path, &maps)
+        // Those that cannot be read are in `list`, which any caller asks as well.
+        if let Ok(Some(state)) = state_of(&name)
             && state.netns != here
-            && is_orphan(&path, &state)?
+            && is_orphan(&Path::new(FOLDER).join(&name), &state)?
         {
             found.push(name);
         }

@@ -900,17 +900,20 @@ pub fn runs_here(edge: &str) -> Result<bool, NetworkError> {
     Ok(found.is_some_and(|running| running.state.netns == here))
 }
 
-/// Names of edges whose networks run in the current namespace.
+/// Names of edges whose networks run in the current namespace, and of those whose state cannot be read: they may be of this namespace, and
+/// [`look`] says why not.
 ///
 /// # Errors
-/// A folder or state cannot be read.
+/// The folder of all edges cannot be read.
 pub fn list_here() -> Result<Vec<String>, NetworkError> {
     let here = netns::current_inode()?;
     let mut names = Vec::new();
     for name in pinned::names(Path::new(FOLDER))? {
-        let found = find(&Path::new(FOLDER).join(&name))?;
-        if found.is_some_and(|running| running.state.netns == here) {
-            names.push(name);
+        match find(&Path::new(FOLDER).join(&name)) {
+            Ok(Some(running)) if running.state.netns != here => {}
+            Ok(None) => {}
+            // One that cannot be read does not hide the others.
+            Ok(Some(_)) | Err(_) => names.push(name),
         }
     }
     Ok(names)

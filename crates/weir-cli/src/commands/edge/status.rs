@@ -19,6 +19,13 @@ use crate::commands::net::Shown;
 use crate::failure::Failure;
 use crate::output;
 
+/// An edge that may run here and cannot be read.
+#[derive(Serialize)]
+struct Unreadable {
+    edge: String,
+    error: String,
+}
+
 /// A running edge, as JSON.
 #[derive(Serialize)]
 struct Report {
@@ -141,24 +148,24 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
     };
     let mut reports = Vec::with_capacity(names.len());
     let mut networks = Vec::new();
+    let mut unreadable = Vec::new();
     for name in names {
-        let look = network::look(&name)?;
-        match edge::status(&name) {
-            Ok(status) => {
-                let hits = match args.hits {
-                    true => hits(&status)?,
-                    false => BTreeMap::new(),
-                };
-                let carried = carried::read(&status)?;
-                reports.push(Report::of(status, hits, carried));
+        match read(&name, args.hits) {
+            Ok((report, shown)) => {
+                reports.extend(report);
+                networks.extend(shown);
             }
-            // It has networks only.
-            Err(EdgeError::NotRunning { .. }) if look.is_some() => {}
-            Err(error) => return Err(error.into()),
+            Err(failure) if named.is_some() => return Err(failure),
+            // It must not hide the others.
+            Err(failure) => unreadable.push(Unreadable {
+                edge: name,
+                error: failure.to_string(),
+            }),
         }
-        if let Some(look) = look {
-            networks.push(Shown::of(name, look, &[])?);
-        }
+    }
+    let code = ExitCode::from(u8::from(!unreadable.is_empty()));
+    for one in &unreadable {
+        output::complain(&format!("edge {} cannot be read: {}", one.edge, one.error));
     }
     // Policies and programs belong to no edge: they are shown unless one edge is asked for.
     let (policies, programs) = match named {
@@ -172,8 +179,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
             "networks": networks?,
             "policies": policies,
             "programs": programs,
+            "unreadable": unreadable,
         }))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     let mut texts: Vec<String> = reports.iter().map(Report::text).collect();
     for one in &networks {
@@ -183,10 +191,36 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
         texts.push(others::text(&policies, &programs));
     }
     match texts.is_empty() {
-        true => output::out("nothing is running in this network namespace\n")?,
+        true if unreadable.is_empty() => {
+            output::out("nothing is running in this network namespace\n")?;
+        }
+        true => {}
         false => output::out(&texts.join("\n"))?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
+}
+
+/// The graph and the networks of one edge.
+fn read(name: &str, with_hits: bool) -> Result<(Option<Report>, Option<Shown>), Failure> {
+    let look = network::look(name)?;
+    let report = match edge::status(name) {
+        Ok(status) => {
+            let hits = match with_hits {
+                true => hits(&status)?,
+                false => BTreeMap::new(),
+            };
+            let carried = carried::read(&status)?;
+            Some(Report::of(status, hits, carried))
+        }
+        // It has networks only.
+        Err(EdgeError::NotRunning { .. }) if look.is_some() => None,
+        Err(error) => return Err(error.into()),
+    };
+    let shown = match look {
+        Some(look) => Some(Shown::of(name.to_owned(), look, &[])?),
+        None => None,
+    };
+    Ok((report, shown))
 }
 
 impl Report {
