@@ -645,6 +645,10 @@ pub(crate) struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Write a report for a bug report to this file: versions, features, what runs; no names, addresses, values or payloads
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 /// Shells that completions are made for.

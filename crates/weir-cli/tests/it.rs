@@ -52,6 +52,7 @@ mod live_net_stations;
 mod live_netns_exec;
 mod live_prog;
 mod live_redirect;
+mod live_report;
 mod live_route;
 mod live_rules;
 mod live_run;

@@ -250,7 +250,14 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         "xsk ping",
         &["weir xsk ping -i v0 --count 10k --interval 1ms --warm-up 100"],
     ),
-    ("doctor", &["weir doctor", "weir doctor --json"]),
+    (
+        "doctor",
+        &[
+            "weir doctor",
+            "weir doctor --json",
+            "weir doctor --report weir-report.json",
+        ],
+    ),
     (
         "completions",
         &["weir completions bash > /etc/bash_completion.d/weir"],

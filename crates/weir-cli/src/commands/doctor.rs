@@ -1,7 +1,10 @@
 //! `weir doctor`: what this kernel can do, probed by doing it, and what weir does where it cannot.
 //!
 //! Also whether the devices of running edges take the packets that are sent to them, and whether the measured AF_XDP settings are still of
-//! this kernel and driver. Exit status 1 if the kernel engine cannot work here.
+//! this kernel and driver. Exit status 1 if the kernel engine cannot work here. `--report` writes all of that and the shape of what runs to a
+//! file.
+
+mod report;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -35,6 +38,20 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let missing = results.iter().filter(|r| r.ok.is_err()).count();
     let fatal = results.iter().any(|r| r.ok.is_err() && r.needed);
     let measured = measured();
+    if let Some(path) = &args.report {
+        let settings = measured.as_ref().map(|measured| report::Settings {
+            kernel: measured.kernel.as_deref(),
+            driver: measured.driver.as_deref(),
+            doubts: &measured.doubts,
+        });
+        report::write(path, &results, settings)?;
+        output::out(&format!(
+            "wrote {}: versions, features, devices, and the shape of what runs, without names, addresses, values or payloads; \
+             read it before you pass it on\n",
+            path.display()
+        ))?;
+        return Ok(ExitCode::from(u8::from(fatal)));
+    }
     let edges = edges();
     if args.json {
         let rows: Vec<Row> = results.iter().map(row).collect();
