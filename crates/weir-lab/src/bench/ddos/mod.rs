@@ -30,8 +30,22 @@ const RATES: [u64; 12] = [
 const QUICK_RATES: [u64; 3] = [1, 1500, 20_000];
 /// Places of the queue to another CPU.
 const QUEUE: u32 = 4096;
-/// The receive queue gets going before anything is counted.
-const AHEAD: Duration = Duration::from_millis(60);
+/// How long a flood is.
+#[derive(Clone, Copy)]
+struct Lasting {
+    /// The receive queue gets going before anything is counted.
+    ahead: Duration,
+    counted: Duration,
+}
+const LASTING: Lasting = Lasting {
+    ahead: Duration::from_millis(60),
+    counted: Duration::from_millis(700),
+};
+const QUICK_LASTING: Lasting = Lasting {
+    ahead: Duration::from_millis(20),
+    counted: Duration::from_millis(80),
+};
+const ROUNDS: u32 = 3;
 /// Targets: of the least program's transactions, and of those of the unprotected server where it lost nine tenths.
 const OF_MINIMAL: f64 = 0.9;
 const OF_NONE: f64 = 5.0;
@@ -111,14 +125,9 @@ fn measure(bench: &mut Bench<'_>) -> Result<(), LabError> {
             "two CPUs: what is moved to another CPU goes to that of flood and client".to_owned(),
         );
     }
-    let rates: &[u64] = if bench.scale.quick {
-        &QUICK_RATES
-    } else {
-        &RATES
-    };
-    let (rounds, lasting) = match bench.scale.quick {
-        true => (3, Duration::from_millis(200)),
-        false => (3, Duration::from_millis(700)),
+    let (rates, lasting): (&[u64], Lasting) = match bench.scale.quick {
+        true => (&QUICK_RATES, QUICK_LASTING),
+        false => (&RATES, LASTING),
     };
     let traffic = Traffic {
         ipv6: false,
@@ -130,11 +139,11 @@ fn measure(bench: &mut Bench<'_>) -> Result<(), LabError> {
         one.points = vec![Point::default(); rates.len()];
     }
     bench.say(&format!(
-        "a service under a flood: {} series, {} rates, {rounds} rounds",
+        "a service under a flood: {} series, {} rates, {ROUNDS} rounds",
         series.len(),
         rates.len()
     ))?;
-    for round in 1..=rounds {
+    for round in 1..=ROUNDS {
         for (at, rate) in rates.iter().enumerate() {
             for one in &mut series {
                 bench.progress(&format!(
@@ -221,7 +230,7 @@ fn run(
     bed: &Bed,
     generator: &Generator,
     thousands: u64,
-    lasting: Duration,
+    lasting: Lasting,
     cpu: usize,
     point: &mut Point,
 ) -> Result<(), LabError> {
@@ -230,7 +239,7 @@ fn run(
     let (ns, at) = bed.outside();
     let pace = Pace {
         rate: thousands * 1000,
-        lasting: lasting + 4 * AHEAD,
+        lasting: lasting.counted + 4 * lasting.ahead,
     };
     generator.pace(None)?;
     std::thread::scope(|scope| {
@@ -242,11 +251,11 @@ fn run(
             })?
         });
         generator.wait_for_start(|| flood.is_finished())?;
-        std::thread::sleep(AHEAD);
+        std::thread::sleep(lasting.ahead);
         let before = (client.transactions(), generator.sent()?, bed.seen()?);
         let dropped = bed.dropped()?;
         let start = Instant::now();
-        std::thread::sleep(lasting);
+        std::thread::sleep(lasting.counted);
         let seconds = start.elapsed().as_secs_f64();
         let after = (client.transactions(), generator.sent()?, bed.seen()?);
         let dropped = count(&bed.dropped()?) - count(&dropped);
