@@ -1,11 +1,12 @@
 //! Generated policies over generated packets: every engine gives the reference's verdicts, bytes, log lines and counters. So it
 //! does where policies keep connections and packets are conversations.
 //!
-//! `WEIR_CASES` sets the number of policies (default 1,000, and 300 that keep connections, 100 packets each). Failing cases shrink and are kept in
-//! tests/engines_agree.regressions.
+//! `WEIR_CASES` sets the number of policies (default 1,000, and 300 that keep connections, 100 packets each; 50 with helpers, 400 packets each). Failing
+//! cases shrink and are kept in tests/engines_agree.regressions.
 
 use crate::common::{
-    Connected, Coverage, Sample, TRANSFERS, cases, config, disagreement, engines, play, policy,
+    Connected, Coverage, Sample, TRANSFER_PACKETS, TRANSFERS, cases, config, disagreement, engines,
+    play, policy,
 };
 use proptest::prelude::*;
 use weir_engine::{ReplayHook, ReplayOptions};
@@ -127,12 +128,12 @@ fn generated_connections_are_the_same_in_every_engine() {
 
 #[test]
 fn what_helpers_expect_is_the_same_in_every_engine() {
-    let cases = cases(200);
+    let cases = cases(50);
     let engines = engines();
     let strategy = (
         proptest::sample::select(TRANSFERS),
         options(),
-        weir_packet::generate::transfers(PACKETS),
+        weir_packet::generate::transfers(TRANSFER_PACKETS),
     );
     let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
     let coverage = std::cell::RefCell::new(Coverage::default());
@@ -161,7 +162,7 @@ fn what_helpers_expect_is_the_same_in_every_engine() {
     }
     let connected = connected.borrow();
     eprintln!(
-        "{cases} policies x {PACKETS} packets: reference and {engines:?} agree\n{connected:?}"
+        "{cases} policies x {TRANSFER_PACKETS} packets: reference and {engines:?} agree\n{connected:?}"
     );
     connected.demand_expected(20);
 }

@@ -7,7 +7,8 @@
 
 use crate::captures::{captures, ethernet, examples};
 use crate::common::{
-    Connected, Coverage, Sample, TRANSFERS, cases, config, disagreement_on, engines, play, policy,
+    Connected, Coverage, Sample, TRANSFER_PACKETS, TRANSFERS, cases, config, disagreement_on,
+    engines, play, policy,
 };
 use proptest::prelude::*;
 use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
@@ -200,11 +201,11 @@ fn generated_connections() {
 #[test]
 fn what_helpers_expect() {
     let engines = tc_engines();
-    let cases = cases(70);
+    let cases = cases(18);
     let strategy = (
         proptest::sample::select(TRANSFERS),
         any::<u64>(),
-        weir_packet::generate::transfers(100),
+        weir_packet::generate::transfers(TRANSFER_PACKETS),
     );
     let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
     let connected = std::cell::RefCell::new(Connected::default());
@@ -237,6 +238,8 @@ fn what_helpers_expect() {
         panic!("{error}");
     }
     let connected = connected.borrow();
-    eprintln!("{cases} policies x 100 packets: reference and {engines:?} agree\n{connected:?}");
+    eprintln!(
+        "{cases} policies x {TRANSFER_PACKETS} packets: reference and {engines:?} agree\n{connected:?}"
+    );
     connected.demand_expected(20);
 }

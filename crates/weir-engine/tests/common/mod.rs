@@ -115,6 +115,10 @@ pub(crate) const TRANSFERS: &[&str] = &[
     "add-stateful udp-dport 69 map ip6-saddr 2001:db8:ffff::1 helper tftp accept\nadd-stateful udp-dport 69 ip-daddr 192.0.2.1 helper tftp accept\nall drop",
 ];
 
+/// Packets of a script for one of [`TRANSFERS`]. These few policies make few programs, and to load one costs as much as thousands of packets: each gets
+/// four times the packets of a generated policy.
+pub(crate) const TRANSFER_PACKETS: usize = 400;
+
 /// What a script of connections went through, by the reference's own account.
 #[derive(Debug, Default)]
 pub(crate) struct Connected {
