@@ -207,6 +207,11 @@ struct weir_live {
 	struct weir_half half[2];
 };
 
+/* Where the rule of an id lies in the rule array, + 1, for packets that read each half; 0: there is none. */
+struct weir_rule_at {
+	__u32 place[2];
+};
+
 /* The word by which user space sees that a CPU has left a packet: nesting below, outermost packets left above. */
 #define WEIR_DEPTH_MASK		0xff
 #define WEIR_DEPTH_LEFT		0x100

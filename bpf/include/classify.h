@@ -677,6 +677,7 @@ static __always_inline void find_live(struct scratch *s)
 	now = *(volatile __u64 *)&l->now;
 	half = &l->half[now & 1];
 	s->generation = now >> 1;
+	s->live_half = now & 1;
 	s->live_next = half->table_first;
 	s->live_end = half->table_first + half->tables;
 	s->live_cells = half->cell_first;

@@ -46,12 +46,12 @@ struct {
 	__type(value, struct weir_frag);
 } frags SEC(".maps");
 
-/* Where the rule of an id lies in the rule array, + 1; 0: there is none. */
+/* By id - 1. The half that packets do not read is written with the rules beside the plan. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct weir_rule_at);
 } rule_at SEC(".maps");
 
 /* States as docs/semantics.md section 7 names them; the order is that of weir_timeout. */
@@ -629,12 +629,17 @@ static __always_inline int is_handled(struct scratch *s, __u32 reverse)
 /* The rule of an id, if it has not been deleted; its place in `*at`. */
 static __always_inline struct weir_rule *rule_of(struct scratch *s, __u32 id, __u32 *at)
 {
-	__u32 index = id - 1, *place = bpf_map_lookup_elem(&rule_at, &index);
+	struct weir_rule_at *places;
 	struct weir_rule *rule;
+	__u32 index = id - 1, place;
 
-	if (!place || !*place)
+	places = bpf_map_lookup_elem(&rule_at, &index);
+	if (!places)
 		return 0;
-	*at = *place - 1;
+	place = places->place[s->live_half & 1];
+	if (!place)
+		return 0;
+	*at = place - 1;
 	rule = bpf_map_lookup_elem(&rules, at);
 	if (!rule || s->generation >= rule->dead_from)
 		return 0;

@@ -77,7 +77,7 @@ struct scratch {
 	__u32 word;		/* of the bitmap, one further than the bits at hand */
 	__u32 live_next, live_end;	/* tables of live edits yet to be probed */
 	__u32 live_cells, live_mask;
-	__u32 pad_classify;
+	__u32 live_half;	/* that the packet reads */
 	__u64 generation;	/* of live edits */
 	__u64 survivors;	/* bits of tables yet to be probed */
 	__u64 tree_high, tree_low;

@@ -287,6 +287,16 @@ pub struct LiveWord {
     pub half: [Half; 2],
 }
 
+/// `struct weir_rule_at`: where the rule of an id lies in the rule array.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct RuleAt {
+    /// Place + 1 for packets that read each half; 0: there is none.
+    pub place: [u32; 2],
+}
+
 /// Nesting of a CPU's packets in its word of the `depth` map (`WEIR_DEPTH_MASK`).
 pub const DEPTH_MASK: u32 = 0xff;
 

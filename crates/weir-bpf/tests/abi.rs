@@ -156,6 +156,7 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         cells_mask
     );
     same_layout!(btf, "weir_live", abi::LiveWord, now, half);
+    same_layout!(btf, "weir_rule_at", abi::RuleAt, place);
     same_layout!(
         btf,
         "weir_cond",

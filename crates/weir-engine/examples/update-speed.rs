@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p weir-engine --example update-speed -- [--rules N] [--edits N] [--all-kinds] [--out FILE]`, as root. Edits are those
 //! of `weir rule`: one rule added or deleted, or one replaced by another; each is read, planned and switched. Between two edits packets go
-//! through the program. With --all-kinds half of the rules are rewriting, logging, stateful or limited, or match options and payloads.
+//! through the program. With --all-kinds half of the rules are of other kinds (`KINDS`), and each kind has its line: edits that add one.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, ExitCode};
@@ -39,7 +40,7 @@ fn run() -> Result<(), Failure> {
     let mut out = String::new();
     writeln!(
         out,
-        "# {rules} rules; Linux {}; {}; {}; commit {}\n# what\ttimes\tmedian ms\tp99 ms\tlargest ms",
+        "# {rules} rules; Linux {}; {}; {}; commit {}\n# what\ttimes\tmedian ms\tp99 ms\tlargest ms\tmedian CPU ms\tp99 CPU ms",
         weir_kernel::probes::kernel_release(),
         machine(),
         first_line("date", &["+%F"])?,
@@ -47,26 +48,31 @@ fn run() -> Result<(), Failure> {
     )?;
 
     let all_kinds = arguments.iter().any(|a| a == "--all-kinds");
-    let rule = if all_kinds { any_rule } else { rule };
+    let rule = if all_kinds { any_rule } else { plain };
     let mut random = Random(5);
-    let text: String = (0..rules).map(|_| rule(&mut random)).collect();
+    let rules: String = (0..rules).map(|_| rule(&mut random).1).collect();
+    let head = if all_kinds { HEAD } else { "" };
+    let text = format!("{head}{rules}");
     let (mut reading, mut planning, mut loading) = (Vec::new(), Vec::new(), Vec::new());
     let mut last = None;
     for _ in 0..3 {
         drop(last.take());
-        let began = Instant::now();
+        let began = Time::now()?;
         let parsed = read(&text)?;
-        reading.push(began.elapsed());
-        let began = Instant::now();
+        reading.push(began.elapsed()?);
+        let began = Time::now()?;
         let (book, plan) = RuleBook::new(written(&parsed), &parsed.policy.connections, &[], false)?;
-        planning.push(began.elapsed());
-        let began = Instant::now();
+        planning.push(began.elapsed()?);
+        let began = Time::now()?;
         let program = load(&plan)?;
-        loading.push(began.elapsed());
+        loading.push(began.elapsed()?);
         last = Some((book, program));
     }
-    let sums = (reading.iter().zip(&planning).zip(&loading)).map(|((a, b), c)| *a + *b + *c);
-    let mut sums: Vec<Duration> = sums.collect();
+    let sums = (reading.iter().zip(&planning).zip(&loading)).map(|((a, b), c)| Time {
+        wall: a.wall + b.wall + c.wall,
+        cpu: a.cpu + b.cpu + c.cpu,
+    });
+    let mut sums: Vec<Time> = sums.collect();
     line(&mut out, "read the policy", &mut reading)?;
     line(&mut out, "plan", &mut planning)?;
     line(&mut out, "load", &mut loading)?;
@@ -77,32 +83,38 @@ fn run() -> Result<(), Failure> {
     let mut random = Random(99);
     let (mut adding, mut deleting, mut replacing, mut anew) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut kinds: BTreeMap<&str, Vec<Time>> = BTreeMap::new();
     for number in 0..edits {
         let ids = |book: &RuleBook, n: usize| book.entries().nth(n).map(|e| e.rule.id);
-        let text = rule(&mut random);
+        let (kind, text) = rule(&mut random);
+        // Sets stand in the policy that a rule is read with.
+        let text = format!("{}{text}", if all_kinds { SETS } else { "" });
         let id = ids(&book, random.below(book.entries().len())).ok_or("no rule")?;
-        let began = Instant::now();
-        let add = || -> Result<Edit, Failure> {
-            let rule = written(&read(&text)?).pop().ok_or("no rule")?;
-            Ok(Edit::Add(Box::new(rule)))
+        let began = Time::now()?;
+        let add = || -> Result<Vec<Edit>, Failure> {
+            let rules = written(&read(&text)?).into_iter();
+            Ok(rules.map(|rule| Edit::Add(Box::new(rule))).collect())
         };
         let (edit, times) = match number % 3 {
-            0 => (vec![add()?], &mut adding),
+            0 => (add()?, &mut adding),
             1 => (vec![Edit::Delete(id)], &mut deleting),
-            _ => (vec![Edit::Delete(id), add()?], &mut replacing),
+            _ => ([vec![Edit::Delete(id)], add()?].concat(), &mut replacing),
         };
         match book.stage(edit)? {
             Staged::InPlace(step) => {
                 maps.apply(&program, &step)?;
                 book.commit(*step);
-                times.push(began.elapsed());
+                times.push(began.elapsed()?);
             }
             Staged::Rebuild(rebuild) => {
                 program = load(&rebuild.plan)?;
                 maps = RuleMaps::of(&program)?;
                 book.commit_rebuild(*rebuild);
-                anew.push(began.elapsed());
+                anew.push(began.elapsed()?);
             }
+        }
+        if number % 3 != 1 {
+            kinds.entry(kind).or_default().push(began.elapsed()?);
         }
         // Packets go on: every edit meets a program that was just used.
         probe(&mut program)?;
@@ -111,6 +123,9 @@ fn run() -> Result<(), Failure> {
     line(&mut out, "delete a rule", &mut deleting)?;
     line(&mut out, "replace a rule", &mut replacing)?;
     line(&mut out, "edit that lays out anew", &mut anew)?;
+    for (kind, times) in &mut kinds {
+        line(&mut out, &format!("add or replace by: {kind}"), times)?;
+    }
     let mut any = [adding, deleting, replacing, anew].concat();
     line(&mut out, "any edit", &mut any)?;
     std::io::stdout().write_all(out.as_bytes())?;
@@ -120,18 +135,57 @@ fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-fn line(out: &mut String, what: &str, times: &mut [Duration]) -> Result<(), Failure> {
-    times.sort_unstable();
-    let ms = |at: usize| times.get(at).map_or(0.0, |t| t.as_secs_f64() * 1e3);
+fn line(out: &mut String, what: &str, times: &mut [Time]) -> Result<(), Failure> {
+    let sorted = |of: fn(&Time) -> Duration| {
+        let mut all: Vec<Duration> = times.iter().map(of).collect();
+        all.sort_unstable();
+        all
+    };
+    let (wall, cpu) = (sorted(|t| t.wall), sorted(|t| t.cpu));
+    let ms = |all: &[Duration], at: usize| all.get(at).map_or(0.0, |t| t.as_secs_f64() * 1e3);
     let n = times.len();
+    let p99 = (n * 99 / 100).min(n.saturating_sub(1));
     writeln!(
         out,
-        "{what}\t{n}\t{:.3}\t{:.3}\t{:.3}",
-        ms(n / 2),
-        ms((n * 99 / 100).min(n.saturating_sub(1))),
-        ms(n.saturating_sub(1))
+        "{what}\t{n}\t{:.3}\t{:.3}\t{:.3}\t{:.3}\t{:.3}",
+        ms(&wall, n / 2),
+        ms(&wall, p99),
+        ms(&wall, n.saturating_sub(1)),
+        ms(&cpu, n / 2),
+        ms(&cpu, p99),
     )?;
     Ok(())
+}
+
+/// A moment, or what passed since one: on the clock, and of this thread on a CPU, which says more where other programs run.
+#[derive(Clone, Copy)]
+struct Time<W = Duration> {
+    wall: W,
+    cpu: Duration,
+}
+
+impl Time {
+    fn now() -> Result<Time<Instant>, Failure> {
+        Ok(Time {
+            cpu: on_cpu()?,
+            wall: Instant::now(),
+        })
+    }
+}
+
+impl Time<Instant> {
+    fn elapsed(&self) -> Result<Time, Failure> {
+        let wall = self.wall.elapsed();
+        let cpu = on_cpu()?.saturating_sub(self.cpu);
+        Ok(Time { wall, cpu })
+    }
+}
+
+/// Of this thread so far.
+fn on_cpu() -> Result<Duration, Failure> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let seconds = Duration::from_secs(time.tv_sec.try_into()?);
+    Ok(seconds + Duration::from_nanos(time.tv_nsec.try_into()?))
 }
 
 fn load(plan: &InstancePlan) -> Result<LoadedProgram, Failure> {
@@ -163,27 +217,73 @@ fn read(text: &str) -> Result<Parsed, Failure> {
     parse(&source, &FileSets::relative_to(".")).map_err(|d| d.to_string().into())
 }
 
-/// A rule on prefixes and a port, or one of other kinds.
-fn any_rule(random: &mut Random) -> String {
+/// Sets of the rules of all kinds.
+const SETS: &str = "set bad = dynamic size 1024\n";
+/// What stands in front of the rules of all kinds: small tables, and one rule of each kind that 64 rules beside it would not all have.
+const HEAD: &str = "set bad = dynamic size 1024\nlimits 64\nip-saddr in @bad tcp-dport 1 drop\n";
+
+/// A rule on prefixes and a port, or one of other kinds; and the kind.
+fn any_rule(random: &mut Random) -> (&'static str, String) {
     let from = format!(
         "ip-saddr 10.{}.{}.0/24",
         random.below(256),
         random.below(256)
     );
     let port = random.below(60_000);
-    match random.below(14) {
-        0 => format!("{from} tcp-dport {port} mod ip-dscp {}\n", random.below(64)),
-        1 => format!("{from} udp-dport {port} log \"udp\"\n"),
-        2 => format!("add-stateful {from} tcp-dport {port} accept\n"),
-        3 => format!("{from} tcp-dport {port} drop over 100/s burst 10\n"),
-        4 => format!("{from} tcp-dport {port} tcp-opt-mss > 1400 mod tcp-opt-mss 1400\n"),
-        5 => format!("{from} udp-dport {port} udp-payload[2] == x0100 drop\n"),
-        6 => format!(
-            "{from} tcp-dport {port} strip tcp-opt {}\n",
-            30 + random.below(3)
+    let name = random.below(1 << 30);
+    match random.below(22) {
+        0 => (
+            "rewriting",
+            format!("{from} tcp-dport {port} mod ip-dscp {}\n", random.below(64)),
         ),
-        _ => rule(random),
+        1 => ("logging", format!("{from} udp-dport {port} log \"udp\"\n")),
+        2 => (
+            "stateful",
+            format!("add-stateful {from} tcp-dport {port} accept\n"),
+        ),
+        3 => (
+            "NAT",
+            format!("add-stateful {from} tcp-dport {port} map ip-saddr 198.51.100.1 accept\n"),
+        ),
+        4 => (
+            "limit",
+            format!("{from} tcp-dport {port} drop over 100/s burst 10\n"),
+        ),
+        5 => (
+            "limit for each source",
+            format!("{from} tcp-dport {port} drop over 100/s burst 10 per source\n"),
+        ),
+        6 => (
+            "rewriting of an option",
+            format!("{from} tcp-dport {port} tcp-opt-mss > 1400 mod tcp-opt-mss 1400\n"),
+        ),
+        7 => (
+            "payload",
+            format!("{from} udp-dport {port} udp-payload[2] == x0100 drop\n"),
+        ),
+        8 => (
+            "removal of an option",
+            format!(
+                "{from} tcp-dport {port} strip tcp-opt {}\n",
+                30 + random.below(3)
+            ),
+        ),
+        9 => (
+            "dynamic set",
+            format!("{from} tcp-dport {port} add @bad source\n"),
+        ),
+        10 => (
+            "chain",
+            format!(
+                "{from} jump c{name}\nchain c{name} {{\ntcp-dport {port} drop\nudp-dport {port} accept\n}}\n"
+            ),
+        ),
+        _ => plain(random),
     }
+}
+
+fn plain(random: &mut Random) -> (&'static str, String) {
+    ("stateless", rule(random))
 }
 
 /// A rule on prefixes and a port, as network filters have them.

@@ -63,6 +63,7 @@ mod tc_agrees;
 mod tunnel_agrees;
 mod tunnel_live;
 mod updates;
+mod updates_connections;
 mod verdicts_agree;
 mod verified;
 mod verifier;

@@ -31,20 +31,26 @@ const PORT: u16 = 7000;
 
 #[test]
 fn no_packet_sees_half_a_change_on_tc() {
-    changes_under_traffic("tc", Hook::Tc);
+    changes_under_traffic("tc", Hook::Tc, "");
 }
 
 #[test]
 fn no_packet_sees_half_a_change_on_clsact() {
-    changes_under_traffic("cls", Hook::Clsact);
+    changes_under_traffic("cls", Hook::Clsact, "");
 }
 
 #[test]
 fn no_packet_sees_half_a_change_on_xdp() {
-    changes_under_traffic("xdp", Hook::Xdp(XdpMode::Native));
+    changes_under_traffic("xdp", Hook::Xdp(XdpMode::Native), "");
 }
 
-fn changes_under_traffic(name: &str, hook: Hook) {
+/// The stream is a connection of the state's rules: it ends with them, and the packet that finds it so opens one of the next.
+#[test]
+fn no_packet_of_a_connection_sees_half_a_change() {
+    changes_under_traffic("flow", Hook::Tc, "add-stateful ");
+}
+
+fn changes_under_traffic(name: &str, hook: Hook, rules: &str) {
     if !common::engines().contains(&EngineKind::Kernel) {
         return;
     }
@@ -70,7 +76,10 @@ fn changes_under_traffic(name: &str, hook: Hook) {
         .expect("namespace");
     let mut live = far
         .run(|| {
-            let policy = format!("ip-proto udp udp-dport {PORT} drop\n{}", state_text(1));
+            let policy = format!(
+                "ip-proto udp udp-dport {PORT} drop\n{}",
+                state_text(rules, 1)
+            );
             let options = Options {
                 hook: Some(hook),
                 egress: false,
@@ -83,7 +92,7 @@ fn changes_under_traffic(name: &str, hook: Hook) {
     let (sent, seen) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| stream(&sender, &done));
         let receiving = scope.spawn(|| collect(&receiver, &done));
-        let worst = far.run(|| change(&live)).expect("namespace");
+        let worst = far.run(|| change(&live, rules)).expect("namespace");
         // What is on its way meets the last state.
         std::thread::sleep(Duration::from_millis(20));
         done.store(true, Ordering::Release);
@@ -102,7 +111,7 @@ fn changes_under_traffic(name: &str, hook: Hook) {
 }
 
 /// Replaces the state again and again. Returns the longest time it took in place.
-fn change(live: &Live) -> Duration {
+fn change(live: &Live, rules: &str) -> Duration {
     let mut worst = Duration::ZERO;
     for number in 2..=CHANGES {
         let mut running = live.running().lock().expect("nobody panicked");
@@ -115,7 +124,9 @@ fn change(live: &Live) -> Duration {
         assert_eq!(ids.len(), 3);
         let began = Instant::now();
         let edits = ids.into_iter().map(Edit::Delete);
-        let added = state(number).into_iter().map(|w| Edit::Add(Box::new(w)));
+        let added = state(rules, number)
+            .into_iter()
+            .map(|w| Edit::Add(Box::new(w)));
         let edited = running.edit(edits.chain(added).collect()).expect("changes");
         if !edited.rebuilt {
             worst = worst.max(began.elapsed());
@@ -182,16 +193,16 @@ fn collect(socket: &UdpSocket, done: &AtomicBool) -> u64 {
     }
 }
 
-fn state_text(number: u32) -> String {
+fn state_text(rules: &str, number: u32) -> String {
     let at = 8 + 2 * (number % PLACES);
     let then = at + 2 * PLACES;
     format!(
-        "udp-dport {PORT} mod udp-payload[{at}] x{number:04x}\nudp-dport {PORT} mod udp-payload[{then}] x{number:04x}\nudp-dport {PORT} accept\n"
+        "{rules}udp-dport {PORT} mod udp-payload[{at}] x{number:04x}\n{rules}udp-dport {PORT} mod udp-payload[{then}] x{number:04x}\n{rules}udp-dport {PORT} accept\n"
     )
 }
 
-fn state(number: u32) -> Vec<Written> {
-    written(&read(&state_text(number)))
+fn state(rules: &str, number: u32) -> Vec<Written> {
+    written(&read(&state_text(rules, number)))
 }
 
 fn read(text: &str) -> Parsed {

@@ -209,19 +209,19 @@ fn compare(book: &RuleBook, running: &mut dyn Instance, frames: &[Vec<u8>], numb
 }
 
 /// A running copy of the data plane whose maps can be written.
-trait Instance {
+pub(crate) trait Instance {
     fn apply(&mut self, step: &Step);
     fn packet(&mut self, frame: &[u8], out: &mut Vec<u8>) -> Verdict;
     fn counter(&mut self, slot: u32) -> Counter;
 }
 
-struct InVm {
+pub(crate) struct InVm {
     machine: Machine,
     frame: Frame,
 }
 
 impl InVm {
-    fn new(plan: &InstancePlan) -> InVm {
+    pub(crate) fn new(plan: &InstancePlan) -> InVm {
         let mut object = Object::parse(plan.object.bytes().expect("compiled"))
             .expect("the object is well formed");
         for (symbol, bytes) in constants(plan) {
@@ -303,14 +303,14 @@ impl Instance for InVm {
     }
 }
 
-struct InKernel {
+pub(crate) struct InKernel {
     program: LoadedProgram,
     maps: RuleMaps,
     replay: MmapArray,
 }
 
 impl InKernel {
-    fn new(plan: &InstancePlan) -> InKernel {
+    pub(crate) fn new(plan: &InstancePlan) -> InKernel {
         let mut object = KernelObject::open(plan.object.bytes().expect("compiled"))
             .expect("the object is well formed");
         for (symbol, bytes) in constants(plan) {
@@ -394,7 +394,8 @@ fn verdict(action: u32) -> Verdict {
     }
 }
 
-/// Rules of generated policies, without what depends on a rule's number or on time, as the limit of answers does.
+/// Rules of generated policies, without what depends on a rule's number or on time, as limits do: those beside the plan count on, a
+/// fresh build of them begins.
 fn pool(runner: &mut TestRunner) -> Vec<Written> {
     let mut pool = Vec::new();
     while pool.len() < 800 {
@@ -403,7 +404,10 @@ fn pool(runner: &mut TestRunner) -> Vec<Written> {
                 !matches!(
                     t,
                     Target::Drop(
-                        DropWhen::Random { .. } | DropWhen::Over { .. } | DropWhen::Answered(_)
+                        DropWhen::Random { .. }
+                            | DropWhen::Over { .. }
+                            | DropWhen::OverEach { .. }
+                            | DropWhen::Answered(_)
                     )
                 )
             };
@@ -420,7 +424,7 @@ fn pool(runner: &mut TestRunner) -> Vec<Written> {
     pool
 }
 
-fn rules_of(text: &str) -> Vec<Written> {
+pub(crate) fn rules_of(text: &str) -> Vec<Written> {
     match parse(&Source::new("test.weir", text), &FileSets::relative_to(".")) {
         Ok(parsed) => written(&parsed),
         Err(diagnostics) => panic!("{diagnostics}\n{text}"),
@@ -438,10 +442,10 @@ fn edits_wanted() -> usize {
     wanted.unwrap_or(10_000)
 }
 
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -6,16 +6,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use weir_bpf::abi::{self, feature};
+use weir_bpf::abi::{self, feature, rule_flag};
 use weir_classify::Scheme;
 use weir_policy::model::{Connections, Rule};
 use zerocopy::IntoBytes;
 
 use super::conditions::Lowering;
+use super::connections;
 use super::dynamic::{self, SetPlan};
+use super::meters;
 use super::past::{self, Past, PastChange, PastRule, Succession};
 use super::{
-    Bounds, EditCapacity, Layout, Lowered, PlanError, Sizes, StateOf, lay_out, lower, ordered,
+    Bounds, EditCapacity, Layout, Lowered, PlanError, Seat, Sizes, StateOf, Worst, lay_out, lower,
+    ordered,
 };
 use crate::plan::{InstancePlan, Port};
 
@@ -86,6 +89,29 @@ pub struct Entry {
     pub origin: Origin,
     /// Place in the rule array if it belongs to the plan.
     planned_at: Option<u32>,
+    /// Its table if it is a limit that counts addresses apart.
+    table: Option<u32>,
+}
+
+impl Entry {
+    fn new(written: Written, slot: u32, origin: Origin) -> Entry {
+        Entry {
+            rule: written.rule,
+            text: written.text,
+            slot,
+            origin,
+            planned_at: None,
+            table: None,
+        }
+    }
+
+    fn seated(&self) -> (&Rule, Seat) {
+        let seat = Seat {
+            slot: self.slot,
+            table: self.table,
+        };
+        (&self.rule, seat)
+    }
 }
 
 /// The rules of a running instance.
@@ -106,8 +132,13 @@ pub struct RuleBook {
     connections: Connections,
     /// Former ids with present ones.
     aliases: Vec<(u32, u32)>,
+    /// Stateful rules beside the plan, as `rule_at` has them for each half.
+    found: [Found; 2],
     layout: Layout,
 }
+
+/// Place + 1 of rules by id.
+type Found = BTreeMap<u32, u32>;
 
 /// What an edit takes.
 #[derive(Debug)]
@@ -198,6 +229,8 @@ struct Change {
     added: Vec<Entry>,
     beside: Vec<u32>,
     half: u32,
+    /// What `rule_at` has for the half that was written.
+    found: Option<Found>,
 }
 
 impl RuleBook {
@@ -211,13 +244,8 @@ impl RuleBook {
         let mut slots = Slots::default();
         slots.grow_for(rules.len());
         let entries = rules.into_iter().map(|written| {
-            let entry = Entry {
-                rule: written.rule,
-                text: written.text,
-                slot: slots.take().unwrap_or_default(),
-                origin: Origin::Configured,
-                planned_at: None,
-            };
+            let slot = slots.take().unwrap_or_default();
+            let entry = Entry::new(written, slot, Origin::Configured);
             (entry.rule.id, entry)
         });
         let entries = entries.collect();
@@ -283,13 +311,7 @@ impl RuleBook {
                     slot
                 }
             };
-            let entry = Entry {
-                rule: written.rule,
-                text: written.text,
-                slot,
-                origin: Origin::Configured,
-                planned_at: None,
-            };
+            let entry = Entry::new(written, slot, Origin::Configured);
             entries.insert(entry.rule.id, entry);
         }
         let blank = Blank {
@@ -407,6 +429,7 @@ impl RuleBook {
             added,
             beside,
             half,
+            found,
         } = step.change;
         // They were taken from the end.
         let left = self.slots.free.len() - added.len();
@@ -414,9 +437,13 @@ impl RuleBook {
         for id in gone {
             if let Some(entry) = self.entries.remove(&id) {
                 self.slots.free.push(entry.slot);
+                self.layout.tables.extend(entry.table);
                 self.forget(id, entry);
             }
         }
+        // They were taken from the front.
+        let taken = added.iter().filter(|e| e.table.is_some()).count();
+        self.layout.tables.drain(..taken);
         for entry in added {
             if let Some(name) = &entry.rule.name {
                 self.names.insert(name.clone(), entry.rule.id);
@@ -426,6 +453,9 @@ impl RuleBook {
         }
         self.beside = beside;
         self.half = half;
+        if let Some(found) = found {
+            self.found[half as usize] = found;
+        }
         self.generation = step.generation;
     }
 
@@ -550,31 +580,41 @@ impl RuleBook {
         added: &[Written],
         slots: &[u32],
     ) -> Result<Option<Step>, EditError> {
-        let added: Vec<Entry> = (added.iter().zip(slots))
-            .map(|(written, &slot)| Entry {
-                rule: written.rule.clone(),
-                text: written.text.clone(),
-                slot,
-                origin: Origin::Added,
-                planned_at: None,
-            })
+        let mut added: Vec<Entry> = (added.iter().zip(slots))
+            .map(|(written, &slot)| Entry::new(written.clone(), slot, Origin::Added))
             .collect();
+        let mut tables = self.layout.tables.clone();
+        let mut emptied = Vec::new();
+        for entry in added.iter_mut().filter(|e| e.rule.counts_apart()) {
+            let Some(table) = tables.pop_front() else {
+                return Ok(None);
+            };
+            entry.table = Some(table);
+            let (first, values) = meters::empty(self.connections.limits, table);
+            emptied.push(Write {
+                map: "meters",
+                first,
+                width: size_of::<abi::Meter>(),
+                values,
+            });
+        }
         let mut beside = self.beside.clone();
         beside.retain(|id| !gone.contains(id));
         let rewritten = beside.len() != self.beside.len() || !added.is_empty();
         let kept = beside.iter().filter_map(|id| self.entries.get(id));
-        let rules: Vec<(&Rule, u32)> = kept
-            .chain(&added)
-            .map(|entry| (&entry.rule, entry.slot))
-            .collect();
+        let rules: Vec<(&Rule, Seat)> = kept.chain(&added).map(Entry::seated).collect();
         let (mut writes, mut half, mut number) = (Vec::new(), None, self.half);
+        let mut found = None;
         if rewritten {
             number = 1 - self.half;
-            let Some((header, elements)) = self.half_of(rules, number)? else {
+            let Some(contents) = self.half_of(rules, number)? else {
                 return Ok(None);
             };
-            half = Some((number as usize, header));
-            writes = elements;
+            half = Some((number as usize, contents.header));
+            writes = contents.writes;
+            writes.append(&mut emptied);
+            writes.extend(self.places(number, &contents.found));
+            found = Some(contents.found);
         }
         beside.extend(added.iter().map(|entry| entry.rule.id));
         let ends = (gone.iter())
@@ -593,24 +633,52 @@ impl RuleBook {
                 added,
                 beside,
                 half: number,
+                found,
             },
         }))
+    }
+
+    /// What to write so that packets that read a half find these stateful rules by id, and no longer those that it had.
+    fn places(&self, number: u32, found: &Found) -> Vec<Write> {
+        let former = &self.found[number as usize];
+        let other = &self.found[1 - number as usize];
+        let of = |found: &Found, id| found.get(&id).copied().unwrap_or(0);
+        let ids: BTreeSet<u32> = former.keys().chain(found.keys()).copied().collect();
+        let mut writes: Vec<Write> = Vec::new();
+        for id in ids {
+            let mut at = abi::RuleAt {
+                place: [of(other, id); 2],
+            };
+            at.place[number as usize] = of(found, id);
+            let first = id - 1;
+            match writes.last_mut() {
+                Some(run) if run.first + (run.values.len() / run.width) as u32 == first => {
+                    run.values.extend(at.as_bytes());
+                }
+                _ => writes.push(Write {
+                    map: "rule_at",
+                    first,
+                    width: size_of::<abi::RuleAt>(),
+                    values: at.as_bytes().to_vec(),
+                }),
+            }
+        }
+        writes
     }
 
     /// The contents of a half that holds these rules; `None` if they do not fit.
     fn half_of(
         &self,
-        rules: Vec<(&Rule, u32)>,
+        rules: Vec<(&Rule, Seat)>,
         number: u32,
-    ) -> Result<Option<(abi::Half, Vec<Write>)>, EditError> {
+    ) -> Result<Option<Contents>, EditError> {
         let first = self.layout.own.behind(&self.layout.room.halves, number);
         if rules.is_empty() {
-            return Ok(Some((first.header(0, 1), Vec::new())));
-        }
-        // Connections find their rules by id in the plan only, and limits that count addresses apart have their tables there.
-        let only_planned = |(rule, _): &(&Rule, u32)| rule.stateful || rule.counts_apart();
-        if rules.iter().any(only_planned) {
-            return Ok(None);
+            return Ok(Some(Contents {
+                header: first.header(0, 1),
+                writes: Vec::new(),
+                found: Found::new(),
+            }));
         }
         let lowering = Lowering::new(&self.ports, self.sees_egress);
         let lowering = lowering
@@ -631,15 +699,30 @@ impl RuleBook {
         let set = lowered.set();
         let built = weir_classify::build_from(&set, Scheme::Unpruned, first.0.tables)
             .map_err(PlanError::Classify)?;
-        let hits = super::bounds(&built, &set, &lowered.rules).hits;
+        let worst = (self.layout.worst).with(Worst::of(&built, &set, &lowered.rules));
+        let findable = |rule: &abi::Rule| {
+            rule.flags & rule_flag::STATEFUL == 0 || rule.id <= self.layout.last_id
+        };
         let fits = Sizes::of(&lowered, &built).fits(&self.layout.room.halves)
-            && self.layout.bounds.hits + hits <= abi::HITS;
+            && worst.stateful <= abi::FLOW_RULES
+            && worst.hits() <= abi::HITS
+            && lowered.rules.iter().all(findable);
         if !fits {
             return Ok(None);
         }
         let header = first.header(built.tables.len() as u32, built.cells.len() as u32);
+        let rules = ordered(&built, &lowered.rules);
+        let found = (first.0.rules + 1..).zip(&rules);
+        let found = found
+            .filter(|(_, rule)| rule.flags & rule_flag::STATEFUL != 0)
+            .map(|(place, rule)| (rule.id, place))
+            .collect();
         let built = built.moved_to(&first.place());
-        Ok(Some((header, elements(&lowered, &built, &first.0))))
+        Ok(Some(Contents {
+            header,
+            writes: elements(&lowered, &built, &first.0),
+            found,
+        }))
     }
 
     fn rebuild(&self, gone: &BTreeSet<u32>, added: Vec<Written>) -> Result<Rebuild, EditError> {
@@ -665,13 +748,7 @@ impl RuleBook {
         for written in added {
             let slot = slots.take().unwrap_or_default();
             fresh.push(slot);
-            let entry = Entry {
-                rule: written.rule,
-                text: written.text,
-                slot,
-                origin: Origin::Added,
-                planned_at: None,
-            };
+            let entry = Entry::new(written, slot, Origin::Added);
             entries.insert(entry.rule.id, entry);
         }
         let counters_grew = slots.capacity > before;
@@ -735,7 +812,12 @@ impl Blank {
         mut entries: BTreeMap<u32, Entry>,
         slots: Slots,
     ) -> Result<(RuleBook, InstancePlan), PlanError> {
-        let rules: Vec<(&Rule, u32)> = entries.values().map(|e| (&e.rule, e.slot)).collect();
+        let mut tables = 0..;
+        for entry in entries.values_mut() {
+            let table = entry.rule.counts_apart().then(|| tables.next());
+            entry.table = table.flatten();
+        }
+        let rules: Vec<(&Rule, Seat)> = entries.values().map(Entry::seated).collect();
         let room = EditCapacity::beside(rules.len());
         let lowering = Lowering::new(&self.ports, self.sees_egress).with_sets(self.sets);
         let lowered = lower(rules.into_iter(), lowering)?;
@@ -749,6 +831,7 @@ impl Blank {
                 connections: &self.connections,
                 keep: self.keep,
                 aliases: &self.aliases,
+                last_id: self.next_id - 1,
             },
         )?;
         drop(lowered);
@@ -771,6 +854,7 @@ impl Blank {
             slots,
             connections: self.connections,
             aliases: self.aliases,
+            found: [Found::new(), Found::new()],
             layout,
         };
         Ok((book, plan))
@@ -802,6 +886,13 @@ impl Slots {
     }
 }
 
+/// What a half is to hold.
+struct Contents {
+    header: abi::Half,
+    writes: Vec<Write>,
+    found: Found,
+}
+
 /// The elements of a half, at their places.
 fn elements(lowered: &Lowered<'_>, built: &weir_classify::Classifier, first: &Sizes) -> Vec<Write> {
     let mut rules = ordered(built, &lowered.rules);
@@ -812,6 +903,10 @@ fn elements(lowered: &Lowered<'_>, built: &weir_classify::Classifier, first: &Si
     let mut conds = lowered.lowering.conds().to_vec();
     for cond in &mut conds {
         cond.set_first += first.intervals;
+    }
+    let mut ops = lowered.ops.clone();
+    for op in &mut ops {
+        connections::move_pool(op, first.intervals);
     }
     let mut writes = Vec::with_capacity(9);
     let mut push = |map, first, width, values: &[u8]| {
@@ -872,12 +967,7 @@ fn elements(lowered: &Lowered<'_>, built: &weir_classify::Classifier, first: &Si
         size_of::<abi::Interval>(),
         lowered.lowering.intervals().as_bytes(),
     );
-    push(
-        "ops",
-        first.ops,
-        size_of::<abi::Op>(),
-        lowered.ops.as_bytes(),
-    );
+    push("ops", first.ops, size_of::<abi::Op>(), ops.as_bytes());
     writes
 }
 

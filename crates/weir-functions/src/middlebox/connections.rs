@@ -8,7 +8,7 @@ use weir_bpf::abi::{
 };
 use weir_policy::field::Field;
 use weir_policy::model::{Connections, Policy, Ranges, Target};
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::plan::{Constant, MapPlan};
 
@@ -75,6 +75,17 @@ pub(super) fn operation(what: u8, pool: Option<(&Ranges, u32)>) -> Op {
         op.u[..size_of::<Pool>()].copy_from_slice(pool.as_bytes());
     }
     op
+}
+
+/// Moves the intervals of a pool that many elements on.
+pub(super) fn move_pool(op: &mut Op, by: u32) {
+    // The bytes of an operation need not be aligned as a pool is.
+    if op.kind == op_kind::MAP
+        && let Ok((mut pool, _)) = Pool::read_from_prefix(&op.u)
+    {
+        pool.first += by;
+        op.u[..size_of::<Pool>()].copy_from_slice(pool.as_bytes());
+    }
 }
 
 /// Values in a pool; the language allows 2^32 at most.

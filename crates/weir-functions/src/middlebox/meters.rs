@@ -8,6 +8,12 @@ use crate::plan::{Constant, MapPlan};
 /// Most buckets of all tables: 1 GiB.
 const MAX_BUCKETS: u64 = 1 << 24;
 
+/// Most buckets of tables that are kept ready: two tables of the usual size. They take memory, and emptying one takes time.
+const SPARE_BUCKETS: u64 = 1 << 17;
+
+/// Most tables that are kept ready.
+const SPARE_TABLES: u64 = 64;
+
 /// The tables of limits that count addresses apart are too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -49,6 +55,22 @@ pub(super) fn plan(limits: u32, tables: usize) -> Result<(Constant, MapPlan), Ta
     let mask = (buckets - 1).to_ne_bytes().to_vec();
     let map = MapPlan::empty("meters", all as usize, bytes);
     Ok((("weir_meter_mask".into(), mask), map))
+}
+
+/// Tables that are kept ready, beside so many, for rules that come while others run.
+pub(super) fn spare(limits: u32, tables: usize) -> usize {
+    let buckets = u64::from(buckets(limits));
+    let possible = (MAX_BUCKETS / buckets).saturating_sub(tables as u64);
+    (SPARE_BUCKETS / buckets).min(SPARE_TABLES).min(possible) as usize
+}
+
+/// First bucket of a table, and the bytes of an empty one.
+pub(super) fn empty(limits: u32, table: u32) -> (u32, Vec<u8>) {
+    let buckets = buckets(limits);
+    (
+        table * buckets,
+        vec![0; size_of::<Meter>() * buckets as usize],
+    )
 }
 
 /// Buckets of a table: one for each address that was asked for, so that few of so many meet in a full one (docs/design/limits.md).

@@ -16,6 +16,8 @@ mod past;
 mod room;
 pub mod translations;
 
+use std::collections::VecDeque;
+
 use weir_bpf::abi::{self, feature, rule_flag};
 use weir_classify::{Classifier, ClassifyError, RuleKey, RuleSet, Scheme};
 use weir_policy::model::{Connections, DropWhen, Filtering, Helper, Place, Policy, Rule, Target};
@@ -158,13 +160,19 @@ fn compile(
     scheme: Scheme,
     sees_egress: bool,
 ) -> Result<(InstancePlan, Bounds), PlanError> {
-    let slots: Vec<u32> = (0..policy.rules.len() as u32).collect();
-    let rules = policy.rules.iter().zip(slots);
+    let mut tables = 0..;
+    let rules = (0u32..).zip(&policy.rules).map(|(slot, rule)| {
+        let table = rule.counts_apart().then(|| tables.next()).flatten();
+        (rule, Seat { slot, table })
+    });
+    let rules: Vec<(&Rule, Seat)> = rules.collect();
+    let rules = rules.into_iter();
     let lowered = lower(rules, Lowering::new(ports, sees_egress))?;
     let state = StateOf {
         connections: &policy.connections,
         keep: 0,
         aliases: &[],
+        last_id: policy.rules.len() as u32,
     };
     let (plan, layout) = lay_out(
         &lowered,
@@ -215,16 +223,24 @@ impl Lowered<'_> {
     }
 }
 
-/// Lowers rules in rule order, each with the slot of its counters.
+/// Where a rule keeps what it counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seat {
+    /// Of its counters and rate word.
+    slot: u32,
+    /// Its table, if it is a limit that counts addresses apart.
+    table: Option<u32>,
+}
+
+/// Lowers rules in rule order, each with its places for what it counts.
 fn lower<'r, 'a>(
-    rules: impl ExactSizeIterator<Item = (&'r Rule, u32)>,
+    rules: impl ExactSizeIterator<Item = (&'r Rule, Seat)>,
     mut lowering: Lowering<'a>,
 ) -> Result<Lowered<'a>, PlanError> {
     let mut keys: Vec<RuleKey> = Vec::with_capacity(rules.len());
     let mut out = Vec::with_capacity(rules.len());
     let mut ops = Vec::new();
-    let mut tables = 0..;
-    for (rule, slot) in rules {
+    for (rule, seat) in rules {
         let (exact, conds) = lowering.rule(rule)?;
         let op_first = ops.len() as u32;
         for target in &rule.targets {
@@ -236,9 +252,8 @@ fn lower<'r, 'a>(
             ops.extend(stateful_op(target, rule, &mut lowering)?);
         }
         let op_count = ops.len() as u32 - op_first;
-        let mut lowered = abi_rule(rule, conds, (op_first, op_count), &mut tables)?;
+        let mut lowered = abi_rule(rule, conds, (op_first, op_count), seat)?;
         lowered.value = exact.values();
-        lowered.slot = slot;
         out.push(lowered);
         keys.push(RuleKey {
             exact,
@@ -262,6 +277,8 @@ struct StateOf<'a> {
     keep: u32,
     /// Former ids of rules, with their present ones: connections may still name them.
     aliases: &'a [(u32, u32)],
+    /// The last id that was given.
+    last_id: u32,
 }
 
 /// Where a plan has put its rules, and what it holds beside them.
@@ -276,6 +293,11 @@ struct Layout {
     slot_of: [u8; 256],
     sets: SetPlan,
     bounds: Bounds,
+    worst: Worst,
+    /// The last id that connections can find a rule by.
+    last_id: u32,
+    /// Tables for limits beside the plan that count addresses apart.
+    tables: VecDeque<u32>,
 }
 
 fn lay_out(
@@ -288,21 +310,25 @@ fn lay_out(
 ) -> Result<(InstancePlan, Layout), PlanError> {
     let set = lowered.set();
     let built = weir_classify::build(&set, scheme)?;
-    let stateful: Vec<u32> = with_flag(&lowered.rules, rule_flag::STATEFUL).collect();
-    let worst = built.most_at_once(&set, &stateful, abi::FLOW_RULES);
-    if worst > abi::FLOW_RULES {
+    let worst = Worst::of(&built, &set, &lowered.rules);
+    if worst.stateful > abi::FLOW_RULES {
         return Err(PlanError::TooManyStateful {
-            worst,
+            worst: worst.stateful,
             max: abi::FLOW_RULES,
         });
     }
-    let bounds = bounds(&built, &set, &lowered.rules);
-    if bounds.hits > abi::HITS {
+    if worst.hits() > abi::HITS {
         return Err(PlanError::TooManyHits {
-            worst: bounds.hits,
+            worst: worst.hits(),
             max: abi::HITS,
         });
     }
+    let bounds = Bounds {
+        tables: built.tables.len(),
+        probes: built.worst.tables,
+        candidates: built.worst.candidates,
+        hits: worst.hits(),
+    };
     let ordered = ordered(&built, &lowered.rules);
     let features = lowered.features() | state.keep;
     let mut positions = vec![0; ordered.len()];
@@ -315,10 +341,21 @@ fn lay_out(
         half: [0, 1].map(|half| own.behind(&room.halves, half).header(0, 1)),
     };
     let with_room = |map: MapPlan, of: fn(&Sizes) -> u32| map.with_room(of(&room.halves) * 2);
+    let places = places_by_id(&ordered, state.aliases);
+    let last_id = match (features & feature::STATE, room.ids()) {
+        (0, _) | (_, 0) => 0,
+        (_, ids) => state.last_id.saturating_add(ids),
+    };
+    let ids_to_come = last_id.saturating_sub(places.len() as u32);
     let mut constants = constants(&built, features, lowered.lowering.slot_of());
     constants.extend(connections::constants(state.connections, features));
     let tables = with_flag(&lowered.rules, rule_flag::METER).count();
-    let (mask, tables) = meters::plan(state.connections.limits, tables)?;
+    let limits = state.connections.limits;
+    let spare = match (tables, room.halves.rules) {
+        (0, _) | (_, 0) => 0,
+        _ => meters::spare(limits, tables),
+    };
+    let (mask, meters) = meters::plan(limits, tables + spare)?;
     constants.push(mask);
     constants.extend(lowered.lowering.filled.constants());
     let plan = InstancePlan {
@@ -340,11 +377,11 @@ fn lay_out(
             MapPlan::array("live", &[live]),
             MapPlan::empty("counters", counters, size_of::<abi::Counter>()),
             MapPlan::empty("rates", counters, size_of::<u64>()),
-            MapPlan::array("rule_at", &places_by_id(&ordered, state.aliases)),
+            MapPlan::array("rule_at", &places).with_room(ids_to_come),
         ]
         .into_iter()
         .chain(connections::maps(state.connections, features))
-        .chain([tables])
+        .chain([meters])
         .chain(lowered.lowering.filled.maps())
         .collect(),
     };
@@ -356,6 +393,9 @@ fn lay_out(
         slot_of: *lowered.lowering.slot_of(),
         sets: lowered.lowering.filled.clone(),
         bounds,
+        worst,
+        last_id,
+        tables: (tables..tables + spare).map(|table| table as u32).collect(),
     };
     Ok((plan, layout))
 }
@@ -386,15 +426,15 @@ fn constants(built: &Classifier, features: u32, slot_of: &[u8; 256]) -> Vec<Cons
     ]
 }
 
-/// `tables`: numbers of the tables of limits that count addresses apart.
 fn abi_rule(
     rule: &Rule,
     conds: (u32, u32),
     ops: (u32, u32),
-    tables: &mut impl Iterator<Item = u32>,
+    seat: Seat,
 ) -> Result<abi::Rule, PlanError> {
     let mut out = abi::Rule {
         id: rule.id,
+        slot: seat.slot,
         cond_first: conds.0,
         cond_count: conds.1,
         op_first: ops.0,
@@ -451,7 +491,7 @@ fn abi_rule(
                     } => {
                         over(&mut out, period_ns, burst);
                         out.flags |= rule_flag::METER;
-                        out.timeout_ns = meters::word(tables.next().unwrap_or_default(), per);
+                        out.timeout_ns = meters::word(seat.table.unwrap_or_default(), per);
                     }
                 }
             }
@@ -467,21 +507,45 @@ fn over(out: &mut abi::Rule, period_ns: u64, burst: u32) {
     out.rate_limit_ns = period_ns.saturating_mul(u64::from(burst).saturating_sub(1));
 }
 
-fn bounds(built: &Classifier, set: &RuleSet<'_>, rules: &[abi::Rule]) -> Bounds {
-    // The rules of a connection come on top of what matches a packet of it.
-    let is_stateful = |i: &u32| rules[*i as usize].flags & rule_flag::STATEFUL != 0;
-    let (stateful, hitting): (Vec<u32>, Vec<u32>) =
-        with_flag(rules, rule_flag::HIT).partition(is_stateful);
-    let of_connection = stateful.len().min(abi::FLOW_RULES);
-    Bounds {
-        tables: built.tables.len(),
-        probes: built.worst.tables,
-        candidates: built.worst.candidates,
-        // Nothing matches that is not compared.
-        hits: of_connection
-            + built
-                .most_at_once(set, &hitting, abi::HITS - of_connection)
-                .min(built.worst.candidates),
+/// How many rules of some kinds one packet can meet at most.
+#[derive(Clone, Copy, Debug)]
+struct Worst {
+    /// Stateful rules that match it.
+    stateful: usize,
+    /// Stateful rules with operations: those of its connection come on top of what matches it.
+    of_connection: usize,
+    /// Other rules with operations that match it.
+    others: usize,
+}
+
+impl Worst {
+    fn of(built: &Classifier, set: &RuleSet<'_>, rules: &[abi::Rule]) -> Worst {
+        let stateful: Vec<u32> = with_flag(rules, rule_flag::STATEFUL).collect();
+        let is_stateful = |i: &u32| rules[*i as usize].flags & rule_flag::STATEFUL != 0;
+        let (operating, hitting): (Vec<u32>, Vec<u32>) =
+            with_flag(rules, rule_flag::HIT).partition(is_stateful);
+        // Half of what is possible is left to rules that come beside these.
+        let enough = (abi::HITS - abi::FLOW_RULES) / 2;
+        Worst {
+            stateful: built.most_at_once(set, &stateful, abi::FLOW_RULES / 2),
+            of_connection: operating.len(),
+            // Nothing matches that is not compared.
+            others: (built.most_at_once(set, &hitting, enough)).min(built.worst.candidates),
+        }
+    }
+
+    /// Of both: a packet may meet the worst of each.
+    fn with(self, other: Worst) -> Worst {
+        Worst {
+            stateful: self.stateful + other.stateful,
+            of_connection: self.of_connection + other.of_connection,
+            others: self.others + other.others,
+        }
+    }
+
+    /// Rules on the list of a packet.
+    fn hits(self) -> usize {
+        self.of_connection.min(abi::FLOW_RULES) + self.others
     }
 }
 
@@ -493,19 +557,19 @@ fn with_flag(rules: &[abi::Rule], flag: u32) -> impl Iterator<Item = u32> {
         .map(|(i, _)| i)
 }
 
-/// Place + 1 of each stateful rule by its ids - 1, former ones included: how connections, which outlive layouts, find their rules.
-fn places_by_id(ordered: &[abi::Rule], aliases: &[(u32, u32)]) -> Vec<u32> {
+/// The place of each stateful rule by its ids - 1, former ones included: how connections, which outlive layouts, find their rules.
+fn places_by_id(ordered: &[abi::Rule], aliases: &[(u32, u32)]) -> Vec<abi::RuleAt> {
     let stateful = || with_flag(ordered, rule_flag::STATEFUL);
     let last = stateful().map(|at| ordered[at as usize].id).max();
     let last = last
         .unwrap_or(0)
         .max(aliases.iter().map(|(old, _)| *old).max().unwrap_or(0));
-    let mut places = vec![0; last as usize];
+    let mut places = vec![abi::RuleAt::default(); last as usize];
     for at in stateful() {
-        places[ordered[at as usize].id as usize - 1] = at + 1;
+        places[ordered[at as usize].id as usize - 1] = abi::RuleAt { place: [at + 1; 2] };
     }
     for &(old, now) in aliases {
-        places[old as usize - 1] = places.get(now as usize - 1).copied().unwrap_or(0);
+        places[old as usize - 1] = places.get(now as usize - 1).copied().unwrap_or_default();
     }
     places
 }

@@ -271,12 +271,12 @@ mod tests {
             .iter()
             .find(|m| m.name == "rule_at")
             .expect("planned");
-        let at = |id: usize| &places.values[(id - 1) * 4..id * 4];
+        let at = |id: usize| &places.values[(id - 1) * 8..id * 8];
         assert_eq!(at(2), at(6));
         assert_eq!(at(3), at(7));
         assert_ne!(at(6), at(7));
-        assert_ne!(at(6), [0; 4]);
-        assert_eq!(at(1), [0; 4]);
+        assert_ne!(at(6), [0; 8]);
+        assert_eq!(at(1), [0; 8]);
         let again = format!("udp-dport 4 drop\n{text}");
         let heirs = inherit(&rebuild.past(), written(&again)).expect("ids");
         assert_eq!(heirs.aliases, [(2, 11), (3, 12), (6, 11), (7, 12)]);

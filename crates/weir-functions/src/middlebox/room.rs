@@ -115,6 +115,12 @@ impl EditCapacity {
         },
     };
 
+    /// Ids that connections can find rules beside the plan by. Every addition takes one and none comes back, so there are more of them than
+    /// rules fit.
+    pub(super) fn ids(&self) -> u32 {
+        self.halves.rules * 16
+    }
+
     /// Beside so many rules. The larger a set, the dearer it is to lay it out anew, so the more is added before that.
     pub(super) fn beside(rules: usize) -> EditCapacity {
         let n = (rules / 16).clamp(64, 1024).next_power_of_two() as u32;
