@@ -90,6 +90,7 @@ const SSH: Option<App> = Some(App::Ssh);
 const SMB: Option<App> = Some(App::Smb);
 const SMTP: Option<App> = Some(App::Smtp);
 const FTP: Option<App> = Some(App::Ftp);
+const MQTT: Option<App> = Some(App::Mqtt);
 const QUIC: Option<App> = Some(App::Quic);
 
 buffers! {
@@ -184,6 +185,16 @@ buffers! {
     SnmpCommunity: "snmp.community" [] () Some(App::Snmp), Both, false, "Community of SNMP 1 and 2c.";
     SnmpUser: "snmp.usm" [] () Some(App::Snmp), Both, false, "User of SNMP 3.";
     NtpReferenceId: "ntp.reference_id" [] () Some(App::Ntp), Both, false, "Reference identifier of a message of NTP, four bytes.";
+    MqttConnectProtocol: "mqtt.connect.protocol_string" [] () MQTT, Request, false, "Name of the protocol in CONNECT.";
+    MqttConnectClient: "mqtt.connect.clientid" [] () MQTT, Request, false, "Identifier of a client.";
+    MqttConnectUser: "mqtt.connect.username" [] () MQTT, Request, false, "User in CONNECT.";
+    MqttConnectPassword: "mqtt.connect.password" [] () MQTT, Request, false, "Password in CONNECT.";
+    MqttConnectWillTopic: "mqtt.connect.willtopic" [] () MQTT, Request, false, "Topic of a will.";
+    MqttConnectWillMessage: "mqtt.connect.willmessage" [] () MQTT, Request, false, "Message of a will.";
+    MqttPublishTopic: "mqtt.publish.topic" [] () MQTT, Both, false, "Topic of what is published.";
+    MqttPublishMessage: "mqtt.publish.message" [] () MQTT, Both, false, "What is published.";
+    MqttSubscribeTopic: "mqtt.subscribe.topic" [] () MQTT, Request, true, "A topic that is subscribed to.";
+    MqttUnsubscribeTopic: "mqtt.unsubscribe.topic" [] () MQTT, Request, true, "A topic that is given up.";
     QuicSni: "quic.sni" [] () QUIC, Request, false, "Server name asked for.";
     QuicUserAgent: "quic.ua" [] () QUIC, Request, false, "User agent.";
     QuicVersion: "quic.version" [] () QUIC, Both, false, "Version, four bytes.";

@@ -13,6 +13,7 @@ mod http;
 mod lines;
 mod mail;
 mod mime;
+mod mqtt;
 mod names;
 mod ntp;
 mod probe;
@@ -68,7 +69,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     recognized::DCERPC,
     recognized::RDP,
     recognized::LDAP,
-    recognized::MQTT,
+    mqtt::MQTT,
     recognized::KRB5,
     recognized::NFS,
     recognized::WEBSOCKET,

@@ -183,6 +183,8 @@ pub enum Written {
     Number(&'static [(&'static str, u64)]),
     /// One of these words.
     Word(&'static [(&'static str, u64)]),
+    /// Bits by name, with commas between them: all of them are set in one number, and none of those with `!`.
+    Flags(&'static [(&'static str, u64)]),
     /// A date: seconds since 1970.
     Date,
     /// Without a value; it is there or not.

@@ -116,29 +116,6 @@ fn ldap(first: &First<'_>) -> Look {
     }
 }
 
-/// MQTT: CONNECT with its name.
-pub(super) const MQTT: Protocol = Protocol {
-    app: App::Mqtt,
-    stream: claiming(mqtt, is_connect),
-    ..Protocol::NONE
-};
-
-fn is_connect(first: &First<'_>) -> bool {
-    first.at(0) == Some(0x10) && !first.is_server()
-}
-
-fn mqtt(first: &First<'_>) -> Look {
-    if !is_connect(first) {
-        return Look::No;
-    }
-    let length = first.bytes.iter().skip(1).take(4);
-    let end = length.clone().position(|b| b & 0x80 == 0);
-    match end.and_then(|n| first.bytes.get(n + 2..n + 8)) {
-        Some(name) => when(name == b"\0\x04MQTT" || name == b"\0\x06MQIs"),
-        None => Look::Maybe,
-    }
-}
-
 /// Kerberos: a tag of ASN.1, on its own port.
 pub(super) const KRB5: Protocol = Protocol {
     app: App::Krb5,

@@ -76,6 +76,10 @@ pub struct Said {
     pub urls: bool,
     /// The longest line of FTP, bytes; 0: the usual.
     pub ftp_line: u32,
+    /// The longest message of MQTT, bytes; 0: the usual.
+    pub mqtt_message: u32,
+    /// Leave out passwords of MQTT.
+    pub mqtt_no_passwords: bool,
 }
 
 impl Said {
@@ -89,5 +93,7 @@ impl Said {
         mail: true,
         urls: true,
         ftp_line: 0,
+        mqtt_message: 0,
+        mqtt_no_passwords: false,
     };
 }

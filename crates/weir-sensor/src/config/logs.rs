@@ -159,6 +159,7 @@ impl Kinds {
             (false, true) => self.dns = other.dns.clone(),
             _ => {}
         }
+        let talks = self.has_app("mqtt");
         both(&mut self.apps, &other.apps);
         self.mail.extend(other.mail.iter().cloned());
         let (a, b) = (&mut self.said, other.said);
@@ -166,6 +167,11 @@ impl Kinds {
         a.handshakes |= b.handshakes;
         a.mail |= b.mail;
         a.urls |= b.urls;
+        match (talks, other.has_app("mqtt")) {
+            (true, true) => a.mqtt_no_passwords &= b.mqtt_no_passwords,
+            (false, true) => a.mqtt_no_passwords = b.mqtt_no_passwords,
+            _ => {}
+        }
     }
 
     /// Adds an application to those that are written.
@@ -352,6 +358,8 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
     logs.options.host = s.text("sensor-name").filter(|name| !name.is_empty());
     let line = s.bytes("app-layer.protocols.ftp.max-line-length")?;
     logs.kinds.said.ftp_line = line.unwrap_or(0).min(1 << 20) as u32;
+    let message = s.bytes("app-layer.protocols.mqtt.max-msg-length")?;
+    logs.kinds.said.mqtt_message = message.unwrap_or(0).min(1 << 24) as u32;
     Ok(logs)
 }
 
@@ -526,6 +534,10 @@ impl Section<'_> {
             "smtp" => {
                 self.mail(kinds)?;
                 kinds.add("smtp");
+            }
+            "mqtt" => {
+                kinds.said.mqtt_no_passwords = !self.truth("passwords", true)?;
+                kinds.add("mqtt");
             }
             other => {
                 // What is transferred belongs to the conversation about it.

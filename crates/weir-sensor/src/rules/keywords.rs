@@ -353,6 +353,7 @@ fn value(written: Written) -> String {
         Written::Number([]) => "number".to_owned(),
         Written::Number(known) => format!("number, or {}", names(known)),
         Written::Word(known) => names(known),
+        Written::Flags(known) => format!("some of {}", names(known)),
         Written::Date => "date".to_owned(),
         Written::Bare => "none".to_owned(),
     }

@@ -12,6 +12,7 @@ mod language;
 mod layers;
 mod logs;
 mod mail;
+mod mqtt;
 mod names;
 mod numbers;
 mod pass;

@@ -47,6 +47,7 @@ pub(in crate::rules) fn fact<'a>(draft: &mut Draft<'a>, fact: &Fact, opt: Opt<'a
     match fact.written {
         Written::Number(names) => number_record(draft, fact.name(), opt, names)?,
         Written::Word(known) => word_record(draft, fact.name(), opt, known)?,
+        Written::Flags(known) => flag_record(draft, fact.name(), opt, known)?,
         Written::Date => date_record(draft, fact.name(), opt)?,
         Written::Bare => {
             opt.bare()?;
@@ -99,6 +100,34 @@ fn word_record<'a>(
         return Err(word.fail(Kind::Value, reason));
     };
     record(draft, keyword, number.to_string(), negated);
+    Ok(())
+}
+
+/// Bits of a number of a transaction's record.
+fn flag_record<'a>(
+    draft: &mut Draft<'a>,
+    keyword: &str,
+    opt: Opt<'a>,
+    known: &[(&str, u64)],
+) -> Parsed<()> {
+    let (mut mask, mut set) = (0, 0);
+    for part in opt.need()?.unquoted()?.split(b',') {
+        let (word, negated) = part.trim().negation();
+        let text = word.lossy();
+        let Some((_, bit)) = known.iter().find(|(k, _)| k.eq_ignore_ascii_case(&text)) else {
+            let list: Vec<&str> = known.iter().map(|k| k.0).collect();
+            let reason = format!("`{text}` is none of {}", list.join(", "));
+            return Err(word.fail(Kind::Value, reason));
+        };
+        if mask & bit != 0 {
+            return Err(word.fail(Kind::Conflict, format!("`{text}` is there twice")));
+        }
+        mask |= bit;
+        if !negated {
+            set |= bit;
+        }
+    }
+    record(draft, keyword, format!("&{mask}={set}"), false);
     Ok(())
 }
 
