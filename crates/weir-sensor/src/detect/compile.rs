@@ -338,8 +338,11 @@ fn compile(
         return Err("`config` is about a transaction, and the rule is about packets".into());
     }
     let mut conditions = rule.groups.iter().flat_map(|g| &g.conditions);
-    let captures =
-        conditions.any(|c| matches!(c, Condition::Pcre(p) if !p.negated && !p.captures.is_empty()));
+    let captures = conditions.any(|c| match c {
+        Condition::Pcre(p) => !p.negated && !p.captures.is_empty(),
+        Condition::Dataset(set) => set.said.is_some(),
+        _ => false,
+    });
     Ok(Compiled {
         kind,
         growth: growth(rule, kind, !checks.is_empty(), has_payload),

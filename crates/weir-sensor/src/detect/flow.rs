@@ -66,8 +66,8 @@ pub(crate) struct Said {
     pub(crate) flow: Vec<Captured>,
     /// For the records of one packet, with its number.
     pub(crate) packet: (u64, Vec<Captured>),
-    /// For alerts of a packet, by the rule's number.
-    pub(crate) alerts: (u64, Vec<(u32, Captured)>),
+    /// For alerts of a packet, by the rule's number; `true`: it is JSON.
+    pub(crate) alerts: (u64, Vec<(u32, Captured, bool)>),
     /// Transactions.
     pub(crate) unlogged: Vec<u64>,
 }
@@ -90,13 +90,14 @@ impl Said {
                     }
                     put(&mut self.packet.1, capture.name, value);
                 }
-                Kept::Alert => {
+                Kept::Alert | Kept::Json => {
                     if self.alerts.0 != packet {
                         self.alerts = (packet, Vec::new());
                     }
                     let list = &mut self.alerts.1;
-                    list.retain(|(r, (name, _))| *r != rule || *name != capture.name);
-                    list.push((rule, (capture.name, value)));
+                    list.retain(|(r, (name, _), _)| *r != rule || *name != capture.name);
+                    let json = capture.keep == Kept::Json;
+                    list.push((rule, (capture.name, value), json));
                 }
             }
         }

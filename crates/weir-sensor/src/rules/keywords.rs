@@ -145,7 +145,7 @@ words! {
     BufferLength: "bufferlen" [] Snort, "length of the buffer";
     UriLength: "urilen" [] Suricata, "length of http.uri (`norm`, the default) or http.uri.raw (`raw`)" => Number "urilen";
     Absent: "absent" [] Suricata, "the buffer is not there; `or_else`" => Model "absent";
-    Dataset: "dataset" [] Suricata, "`isset` and `isnotset` in a file of strings (base64), md5, sha256 or addresses; `match subdomain`";
+    Dataset: "dataset" [] Suricata, "`isset` and `isnotset` in a file of strings (base64), md5, sha256 or addresses; `match subdomain`; `format json` or `ndjson` with `value_key`, `context_key`, `array_key`, `remove_key`";
     Datarep: "datarep" [] Suricata, "the same with a number for each value, compared by `<`, `>` or `==`";
     Entropy: "entropy" [] Suricata, "bits that each byte of the buffer tells: `value`, `bytes`, `offset`";
     DotPrefix: "dotprefix" [] Suricata, "transform: a dot before the buffer";

@@ -377,6 +377,17 @@ pub struct Dataset {
     pub subdomains: bool,
     /// The set.
     pub members: Arc<Members>,
+    /// What its file says of each member; `None`: it lists values and nothing else.
+    pub said: Option<Said>,
+}
+
+/// What the file of a set in JSON says of its members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The name that alerts show it under.
+    pub name: Arc<str>,
+    /// By member: JSON.
+    pub values: Arc<std::collections::HashMap<Vec<u8>, Box<str>>>,
 }
 
 /// Members of a set, with their reputation; 0 in a set that has none.
@@ -396,18 +407,37 @@ pub enum SetTest {
 impl Dataset {
     /// Whether the answer for a value is yes.
     pub fn holds(&self, value: &[u8]) -> bool {
-        let mut found = self.members.get(value);
-        if found.is_none() && self.subdomains {
-            let dots = value.iter().zip(0..).filter(|(b, _)| **b == b'.');
-            found = dots
-                .filter_map(|(_, at): (_, usize)| self.members.get(&value[at..]))
-                .next();
-        }
+        let found = self.member(value);
         match self.test {
             SetTest::In => found.is_some(),
             SetTest::NotIn => found.is_none(),
-            SetTest::Score(order, than) => found.is_some_and(|s| s.cmp(&than) == order),
+            SetTest::Score(order, than) => found.is_some_and(|(_, s)| s.cmp(&than) == order),
         }
+    }
+
+    /// The member that a value is, or ends with, and its reputation.
+    fn member<'a>(&'a self, value: &[u8]) -> Option<(&'a Vec<u8>, u16)> {
+        let get = |value: &[u8]| self.members.get_key_value(value);
+        let mut found = get(value);
+        if found.is_none() && self.subdomains {
+            let dots = value.iter().zip(0..).filter(|(b, _)| **b == b'.');
+            found = dots
+                .filter_map(|(_, at): (_, usize)| get(&value[at..]))
+                .next();
+        }
+        found.map(|(member, score)| (member, *score))
+    }
+
+    /// What alerts show of a value that is a member, as JSON, and under which name.
+    pub fn says(&self, value: &[u8]) -> Option<(Capture, &str)> {
+        let said = self.said.as_ref().filter(|_| self.test == SetTest::In)?;
+        let value = said.values.get(self.member(value)?.0)?;
+        let capture = Capture {
+            group: 0,
+            keep: Kept::Json,
+            name: Arc::clone(&said.name),
+        };
+        Some((capture, value))
     }
 }
 
@@ -504,6 +534,8 @@ pub enum Kept {
     Packet,
     /// `alert:`: for the alert.
     Alert,
+    /// For the alert, which shows it as JSON: what a set says of its member.
+    Json,
 }
 
 impl Pcre {

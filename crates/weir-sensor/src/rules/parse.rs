@@ -16,7 +16,8 @@ use super::header;
 use super::keywords::{self, SNORT_BUFFERS, Word};
 use super::load::{Dialect, LoadSettings};
 use super::model::{
-    Condition, Content, Members, Number, PacketCondition, Range, Rule, SourceLocation, Transform,
+    Condition, Content, Members, Number, PacketCondition, Range, Rule, Said, SourceLocation,
+    Transform,
 };
 use super::options;
 use super::problem::{Kind, Parsed, Problem};
@@ -42,7 +43,7 @@ pub(super) struct Context<'a> {
 }
 
 /// Sets of values by the name that rules give them: later rules may leave out where one comes from.
-pub(super) type Sets = HashMap<String, (String, Arc<Members>)>;
+pub(super) type Sets = HashMap<String, (String, Arc<Members>, Option<Said>)>;
 
 /// A condition with where it was written.
 #[derive(Debug)]

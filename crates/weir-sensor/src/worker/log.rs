@@ -319,16 +319,16 @@ fn named(list: &[(Arc<str>, Vec<u8>)]) -> Vec<(&str, &[u8])> {
         .collect()
 }
 
-/// What the rule of a match has captured for its alert.
-fn context<'a>(state: &'a FlowState, one: &Match) -> Vec<(&'a str, &'a [u8])> {
+/// What the rule of a match has captured for its alert; `true`: it is JSON.
+fn context<'a>(state: &'a FlowState, one: &Match) -> Vec<(&'a str, &'a [u8], bool)> {
     let Some(said) = &state.said else {
         return Vec::new();
     };
     let (packet, values) = &said.alerts;
     let own = values
         .iter()
-        .filter(|(rule, _)| *packet == one.packet && *rule == one.rule);
-    own.map(|(_, (name, value))| (&**name, value.as_slice()))
+        .filter(|(rule, ..)| *packet == one.packet && *rule == one.rule);
+    own.map(|(_, (name, value), json)| (&**name, value.as_slice(), *json))
         .collect()
 }
 

@@ -168,6 +168,71 @@ fn datasets_are_read_below_their_folder() {
 }
 
 #[test]
+fn sets_in_json_that_are_wrong_are_refused() {
+    let folder = std::env::temp_dir().join(format!("weir-json-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    let hosts = r#"{"list": {"bad": [{"name": {"host": "a"}}, {"name": {}}]}}"#;
+    std::fs::write(folder.join("hosts"), hosts).expect("written");
+    std::fs::write(folder.join("lines"), "{\"ip\": \"192.0.2.1\"}\n\n").expect("written");
+    std::fs::write(folder.join("broken"), "[1").expect("written");
+    let long = format!(
+        "{{\"ip\": \"192.0.2.1\", \"x\": \"{}\"}}",
+        "x".repeat(17_000)
+    );
+    std::fs::write(folder.join("long"), long).expect("written");
+    let settings = LoadSettings {
+        datasets: Some(folder.clone()),
+        ..LoadSettings::default()
+    };
+    let text: String = [
+        "type string,load hosts,format json,value_key name.host,context_key b,array_key list.bad",
+        "type ip,load lines,format ndjson,value_key ip,context_key b",
+        "type ip,load lines,format csv",
+        "type string,load broken,format json,value_key a,context_key b",
+        "type string,load broken,format ndjson,value_key a,context_key b",
+        "type string,load hosts,format json,value_key name,context_key b,array_key list.bad",
+        "type string,load hosts,format json,value_key name.host,context_key b",
+        "type ipv6,load lines,format ndjson,value_key ip,context_key b",
+        "type ip,load lines,format ndjson,value_key ip",
+        "type ip,load lines,format xml,value_key ip,context_key b",
+        "type ip,load lines,value_key ip,context_key b",
+        "type ip,load lines,format ndjson,value_key ip,context_key b,array_key c",
+        "type ip,load long,format ndjson,value_key ip,context_key b",
+    ]
+    .iter()
+    .zip(1..)
+    .map(|(set, n)| {
+        format!("alert dns any any -> any any (dns.query; dataset:isset,s{n},{set}; sid:{n};)\n")
+    })
+    .collect();
+    let loaded = loaded_with(&settings, &text);
+    let _ = std::fs::remove_dir_all(&folder);
+    let refused: Vec<_> = loaded.refused.iter().map(|r| (r.sid, r.kind)).collect();
+    assert_eq!(
+        refused,
+        [
+            (Some(3), Kind::File),
+            (Some(4), Kind::File),
+            (Some(5), Kind::File),
+            (Some(6), Kind::File),
+            (Some(7), Kind::File),
+            (Some(8), Kind::File),
+            (Some(9), Kind::Syntax),
+            (Some(10), Kind::Value),
+            (Some(11), Kind::Conflict),
+            (Some(12), Kind::Conflict),
+            (Some(13), Kind::File),
+        ]
+    );
+    let Condition::Dataset(set) = &loaded.rules[0].groups[0].conditions[0] else {
+        panic!("a set");
+    };
+    let (_, said) = set.says(b"a").expect("a member");
+    assert_eq!(said, r#"{"name":{"host":"a"}}"#);
+    assert!(set.says(b"b").is_none());
+}
+
+#[test]
 fn files_that_are_not_there() {
     let nowhere = std::path::PathBuf::from("/nonexistent/a.rules");
     let error = load(&[nowhere], &LoadSettings::default()).expect_err("it is not there");

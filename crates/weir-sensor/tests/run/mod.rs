@@ -20,6 +20,7 @@ mod prevention;
 mod records;
 mod reload;
 mod schema;
+mod sets;
 mod spread;
 mod transfers;
 mod web;

@@ -251,7 +251,14 @@ impl<'a, 'b> Run<'a, 'b> {
                 if !set.holds(self.subject.bytes) {
                     return Err(Fail::Here);
                 }
-                self.chain(rest, cursor, reached, next)
+                let place = self.scratch.captured.len();
+                let reached = self.chain(rest, cursor, reached, next)?;
+                if let Some((capture, value)) = set.says(self.subject.bytes) {
+                    let place = place.min(self.scratch.captured.len());
+                    let kept = (capture, value.as_bytes().to_vec());
+                    self.scratch.captured.insert(place, kept);
+                }
+                Ok(reached)
             }
             Step::Base64(how, inner) => {
                 let from = if how.relative { cursor } else { 0 };

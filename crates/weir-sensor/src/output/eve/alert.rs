@@ -140,8 +140,8 @@ pub struct AlertFacts<'a> {
     pub app: AppNames,
     /// The transaction's fields, under the application's name.
     pub record: Option<(&'static str, &'a Map<String, Value>)>,
-    /// What the rule has captured for its alert, by name.
-    pub context: Vec<(&'a str, &'a [u8])>,
+    /// What the rule has captured for its alert, by name; `true`: it is JSON.
+    pub context: Vec<(&'a str, &'a [u8], bool)>,
     /// What stands beside them (`email`).
     pub beside: Option<&'a Map<String, Value>>,
     /// What carries the packet.
@@ -218,8 +218,12 @@ pub fn alert(
     if !facts.context.is_empty() {
         inner.extend_from_slice(b",\"context\":");
         let mut context = Object::new(inner);
-        for (name, value) in &facts.context {
-            json::printable(context.key(name), value);
+        for (name, value, is_json) in &facts.context {
+            let out = context.key(name);
+            match is_json {
+                true => out.extend_from_slice(value),
+                false => json::printable(out, value),
+            }
         }
         context.end();
     }

@@ -1,14 +1,14 @@
 //! Datasets: sets of values in files beside the rules.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
 use crate::base64;
-use crate::rules::model::{Condition, Dataset, Members, PacketCondition, SetTest};
+use crate::rules::model::{Condition, Dataset, Members, PacketCondition, Said, SetTest};
 use crate::rules::parse::{Context, Draft};
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
@@ -19,6 +19,8 @@ use super::in_buffer;
 
 /// The largest file of a dataset, bytes.
 const DATASET: u64 = 64 << 20;
+/// The most that a file in JSON may say of a member, bytes: alerts repeat it.
+const MOST_SAID: usize = 16 << 10;
 
 pub(super) fn dataset<'a>(
     draft: &mut Draft<'a>,
@@ -81,6 +83,7 @@ fn set<'a>(
 ) -> Parsed<Dataset> {
     let scored = matches!(test, SetTest::Score(..));
     let (mut kind, mut file, mut subdomains) = (None, None, false);
+    let mut form = Form::default();
     for field in rest {
         match field.words()[..] {
             [word, what] if word.is("type") => kind = Some(what),
@@ -93,6 +96,18 @@ fn set<'a>(
                 let what = format!("`{}` of a dataset has no effect", word.lossy());
                 draft.notes.push(what);
             }
+            [word, what] if word.is("format") && !scored => {
+                form.lines = match what.bytes {
+                    b"csv" => None,
+                    b"json" => Some(false),
+                    b"ndjson" | b"jsonline" => Some(true),
+                    _ => return Err(what.fail(Kind::Value, "the formats are csv, json, ndjson")),
+                };
+            }
+            [word, what] if word.is("value_key") && !scored => form.value = Some(what),
+            [word, what] if word.is("context_key") && !scored => form.context = Some(what),
+            [word, what] if word.is("array_key") && !scored => form.array = Some(what),
+            [word] if word.is("remove_key") && !scored => form.remove = Some(word),
             [word, ..] if word.is("save") || word.is("state") => {
                 let reason = "datasets are not written";
                 return Err(word.fail(Kind::Unsupported, reason));
@@ -105,23 +120,33 @@ fn set<'a>(
     }
     let name = name(name_at)?.to_owned();
     let missing = |what: &str| value.fail(Kind::Syntax, format!("`{what}` is missing"));
+    form.check(value)?;
     // A set of values and one of their reputations may have the same name.
     let key = format!("{}{name}", if scored { "datarep:" } else { "" });
     let known = context.sets.get(&key).filter(|_| file.is_none());
-    let (members, kind) = match (known, file) {
-        (Some((known, members)), _) => {
+    let (members, kind, said) = match (known, file) {
+        (Some((known, members, said)), _) => {
             if let Some(kind) = kind.filter(|k| !k.is(known)) {
                 let reason = format!("the set `{name}` was loaded as one of type {known}");
                 return Err(kind.fail(Kind::Conflict, reason));
             }
-            (Arc::clone(members), known.clone())
+            (Arc::clone(members), known.clone(), said.clone())
         }
         (None, Some(file)) => {
             let kind = kind.ok_or_else(|| missing("type"))?;
-            let members = Arc::new(members(file, kind, scored, context.datasets)?);
-            let of = (kind.lossy(), Arc::clone(&members));
+            let (members, said) = match form.lines {
+                Some(lines) => {
+                    let (members, said) = form.members(draft, (file, kind), lines, context)?;
+                    (Arc::new(members), Some(said))
+                }
+                None => (
+                    Arc::new(members(file, kind, scored, context.datasets)?),
+                    None,
+                ),
+            };
+            let of = (kind.lossy(), Arc::clone(&members), said.clone());
             context.sets.insert(key, of);
-            (members, kind.lossy())
+            (members, kind.lossy(), said)
         }
         (None, None) => {
             return Err(missing(if kind.is_none() { "type" } else { "load" }));
@@ -136,6 +161,155 @@ fn set<'a>(
         test,
         subdomains,
         members,
+        said,
+    })
+}
+
+/// How a file in JSON holds a set.
+#[derive(Default)]
+struct Form<'a> {
+    /// `false`: the file is one array, or has it; `true`: each line is an object. `None`: it is not in JSON.
+    lines: Option<bool>,
+    /// Where the array is, with dots between names.
+    array: Option<Text<'a>>,
+    /// Where an object has the member.
+    value: Option<Text<'a>>,
+    /// What alerts call the object.
+    context: Option<Text<'a>>,
+    /// Alerts do not repeat the member.
+    remove: Option<Text<'a>>,
+}
+
+impl<'a> Form<'a> {
+    /// Keys belong to JSON, and JSON needs two of them.
+    fn check(&self, whole: Text<'a>) -> Parsed<()> {
+        let keys = [self.array, self.value, self.context, self.remove];
+        match self.lines {
+            None => match keys.into_iter().flatten().next() {
+                Some(key) => {
+                    Err(key.fail(Kind::Conflict, "without `format json` there are no keys"))
+                }
+                None => Ok(()),
+            },
+            Some(true) if self.array.is_some() => {
+                Err(whole.fail(Kind::Conflict, "`array_key` is of `format json` only"))
+            }
+            Some(_) if self.value.is_none() || self.context.is_none() => {
+                let reason = "JSON needs `value_key` and `context_key`";
+                Err(whole.fail(Kind::Syntax, reason))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The members of a file, and what it says of each. Of several objects with one member the first counts.
+    fn members(
+        &self,
+        draft: &mut Draft<'_>,
+        (file, kind): (Text<'a>, Text<'a>),
+        lines: bool,
+        context: &Context<'_>,
+    ) -> Parsed<(Members, Said)> {
+        let text = dataset_file(file, context.datasets)?;
+        let wrong = |what: String| file.fail(Kind::File, what);
+        let parse = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes);
+        let mut objects = Vec::new();
+        if lines {
+            for (line, number) in text.split(|b| *b == b'\n').zip(1..) {
+                if !line.trim_ascii().is_empty() {
+                    let object = parse(line);
+                    objects.push(
+                        object
+                            .map_err(|_| wrong(format!("line {number} of the file is no JSON")))?,
+                    );
+                }
+            }
+        } else {
+            let mut whole = parse(&text).map_err(|e| wrong(format!("the file is no JSON: {e}")))?;
+            let array = match self.array {
+                Some(path) => at(&mut whole, path.str()?).map(serde_json::Value::take),
+                None => Some(whole),
+            };
+            match array {
+                Some(serde_json::Value::Array(list)) => objects = list,
+                _ => return Err(wrong("the file has no array there".to_owned())),
+            }
+        }
+        let key = self.value.map_or(Ok(""), |v| v.str())?;
+        let name = self.context.map_or(Ok(""), |v| v.str())?;
+        let (mut members, mut values) = (Members::new(), HashMap::new());
+        let mut without = 0;
+        for (mut object, number) in objects.into_iter().zip(1..) {
+            let Some(value) = at(&mut object, key) else {
+                without += 1;
+                continue;
+            };
+            let member = match value.as_str() {
+                Some(text) if kind.is("string") => Some(text.as_bytes().to_vec()),
+                Some(text) => decoded(text.as_bytes(), kind)?,
+                None => None,
+            };
+            let Some(member) = member else {
+                let what = kind.lossy();
+                let reason = format!("`{key}` of object {number} of the file is no {what}");
+                return Err(wrong(reason));
+            };
+            if self.remove.is_some() {
+                take_out(&mut object, key);
+            }
+            let said = object.to_string();
+            if said.len() > MOST_SAID {
+                let most = MOST_SAID >> 10;
+                let reason = format!("object {number} of the file is larger than {most} KiB");
+                return Err(wrong(reason));
+            }
+            if members.insert(member.clone(), 0).is_none() {
+                values.insert(member, said.into_boxed_str());
+            }
+        }
+        if without > 0 {
+            let note = format!("{without} objects of `{}` have no `{key}`", file.lossy());
+            draft.notes.push(note);
+        }
+        let said = Said {
+            name: name.into(),
+            values: Arc::new(values),
+        };
+        Ok((members, said))
+    }
+}
+
+/// What an object has at a path of names with dots between them.
+fn at<'v>(value: &'v mut serde_json::Value, path: &str) -> Option<&'v mut serde_json::Value> {
+    path.split('.').try_fold(value, |v, name| v.get_mut(name))
+}
+
+/// Takes that out.
+fn take_out(value: &mut serde_json::Value, path: &str) {
+    let (parent, name) = match path.rsplit_once('.') {
+        Some((parent, name)) => (at(value, parent), name),
+        None => (Some(value), path),
+    };
+    if let Some(object) = parent.and_then(serde_json::Value::as_object_mut) {
+        object.remove(name);
+    }
+}
+
+/// A member as buffers hold it; `None`: it is none of that type. Strings are in base64.
+fn decoded(line: &[u8], kind: Text<'_>) -> Parsed<Option<Vec<u8>>> {
+    Ok(match kind.bytes {
+        b"string" => decode_base64(line),
+        b"md5" => decode_hex(line, 16),
+        b"sha256" => decode_hex(line, 32),
+        b"ipv4" | b"ipv6" | b"ip" => std::str::from_utf8(line)
+            .ok()
+            .and_then(|l| l.parse::<IpAddr>().ok())
+            .filter(|a| kind.is("ip") || a.is_ipv4() == kind.is("ipv4"))
+            .map(octets),
+        _ => {
+            let reason = format!("the type `{}` is not supported", kind.lossy());
+            return Err(kind.fail(Kind::Unsupported, reason));
+        }
     })
 }
 
@@ -159,20 +333,7 @@ fn members(file: Text<'_>, kind: Text<'_>, scored: bool, folder: Option<&Path>) 
             _ if scored => (line, None),
             _ => (line, Some(0)),
         };
-        let member = match kind.bytes {
-            b"string" => decode_base64(line),
-            b"md5" => decode_hex(line, 16),
-            b"sha256" => decode_hex(line, 32),
-            b"ipv4" | b"ipv6" | b"ip" => std::str::from_utf8(line)
-                .ok()
-                .and_then(|l| l.parse::<IpAddr>().ok())
-                .filter(|a| kind.is("ip") || a.is_ipv4() == kind.is("ipv4"))
-                .map(octets),
-            _ => {
-                let reason = format!("the type `{}` is not supported", kind.lossy());
-                return Err(kind.fail(Kind::Unsupported, reason));
-            }
-        };
+        let member = decoded(line, kind)?;
         let Some((member, score)) = member.zip(score) else {
             let what = match scored {
                 true => "with a reputation from 0 to 65,535",
