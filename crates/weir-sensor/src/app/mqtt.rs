@@ -595,7 +595,7 @@ impl Mqtt {
         self.missed = true;
         let mut message = Message::default();
         message.says("truncated", true);
-        message.says("skipped_length", head.length);
+        message.says("skipped_length", head.size + head.length);
         // Other messages have no field that says so.
         if head.kind != 3 {
             message.record.clear();
@@ -929,7 +929,7 @@ mod tests {
         }
         assert!(parser.memory() < 1 << 20, "{}", parser.memory());
         let publish = &out.live[0].record["publish"];
-        assert_eq!(publish["skipped_length"], (1 << 28) - 1);
+        assert_eq!(publish["skipped_length"], (1 << 28) + 4);
         assert_eq!(publish["truncated"], true);
         assert_eq!(out.live.len(), 1);
     }

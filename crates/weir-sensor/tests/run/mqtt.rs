@@ -102,6 +102,6 @@ fn long_messages_and_passwords_are_left_out_if_asked_for() {
         .iter()
         .find(|r| r["mqtt"]["publish"]["truncated"] == true);
     let publish = &publish.expect("a long message")["mqtt"]["publish"];
-    assert_eq!(publish["skipped_length"], 32);
+    assert_eq!(publish["skipped_length"], 34);
     assert!(publish.get("message").is_none());
 }
