@@ -18,6 +18,15 @@ run: setup ## install what is missing, build, and show weir working on real traf
 release: setup ## build the programs as they are shipped, stripped, with debug files beside them; in target/dist
 	@scripts/release
 
+.PHONY: packages
+packages: setup ## build static programs and pack them as .deb (and .rpm, where rpmbuild is); in target/packages
+	@scripts/package
+
+.PHONY: test-packages
+test-packages: setup ## install, upgrade and remove the packages in clean chroots, and build them twice (root)
+	@scripts/setup packages
+	@scripts/test-packages --all
+
 .PHONY: test
 test: setup ## install what is missing and run every test (as root: on the kernel, too)
 	@scripts/test
@@ -25,6 +34,7 @@ test: setup ## install what is missing and run every test (as root: on the kerne
 .PHONY: test-long
 test-long: setup ## the same with more generated cases, longer fuzzing and older kernels
 	@scripts/setup kernels
+	@scripts/setup packages
 	@scripts/test --long
 
 .PHONY: test-kernels
