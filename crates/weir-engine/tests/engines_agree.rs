@@ -6,10 +6,11 @@
 
 use crate::common::{
     Connected, Coverage, Sample, TRANSFER_PACKETS, TRANSFERS, cases, config, disagreement, engines,
-    play, policy,
+    fixed_sample, play, policy,
 };
 use proptest::prelude::*;
-use weir_engine::{ReplayHook, ReplayOptions};
+use proptest::test_runner::TestRunner;
+use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};
 
 const PACKETS: usize = 100;
@@ -55,7 +56,7 @@ fn generated_policies_do_the_same_to_generated_packets_in_every_engine() {
         options(),
         prop::collection::vec(sample(), PACKETS),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
+    let mut runner = TestRunner::new(config(cases, file!()));
     let coverage = std::cell::RefCell::new(Coverage::default());
     let result = runner.run(&strategy, |(text, options, samples)| {
         let policy = policy(&text);
@@ -86,12 +87,27 @@ fn generated_policies_do_the_same_to_generated_packets_in_every_engine() {
 fn generated_connections_are_the_same_in_every_engine() {
     let cases = cases(300);
     let engines = engines();
+    let (coverage, connected) = conversations(TestRunner::new(config(cases, file!())), &engines);
+    eprintln!(
+        "{cases} policies x {PACKETS} packets: reference and {engines:?} agree\n{coverage}\n{connected:?}"
+    );
+}
+
+#[test]
+fn conversations_meet_what_connections_can_meet() {
+    let policies = 400;
+    let (coverage, connected) = conversations(fixed_sample(policies), &[]);
+    coverage.demand_connections(policies);
+    connected.demand();
+}
+
+/// Generated conversations under generated policies: engines do what the reference does.
+fn conversations(mut runner: TestRunner, engines: &[EngineKind]) -> (Coverage, Connected) {
     let strategy = (
         weir_policy::generate::stateful_policy_text(),
         options(),
         weir_packet::generate::conversations(PACKETS),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
     let coverage = std::cell::RefCell::new(Coverage::default());
     let connected = std::cell::RefCell::new(Connected::default());
     let result = runner.run(&strategy, |(text, options, script)| {
@@ -103,7 +119,7 @@ fn generated_connections_are_the_same_in_every_engine() {
         // What cannot be planned is refused alike.
         let samples = samples.unwrap_or_default();
         match disagreement(
-            &engines,
+            engines,
             &policy,
             &options,
             &samples,
@@ -118,24 +134,31 @@ fn generated_connections_are_the_same_in_every_engine() {
     if let Err(error) = result {
         crate::common::give_up(error);
     }
-    let (coverage, connected) = (coverage.borrow(), connected.borrow());
-    eprintln!(
-        "{cases} policies x {PACKETS} packets: reference and {engines:?} agree\n{coverage}\n{connected:?}"
-    );
-    coverage.demand_connections(cases);
-    connected.demand(cases);
+    (coverage.into_inner(), connected.into_inner())
 }
 
 #[test]
 fn what_helpers_expect_is_the_same_in_every_engine() {
     let cases = cases(50);
     let engines = engines();
+    let (coverage, connected) = transfers(TestRunner::new(config(cases, file!())), &engines);
+    eprintln!(
+        "{cases} policies x {TRANSFER_PACKETS} packets: reference and {engines:?} agree\n{coverage}\n{connected:?}"
+    );
+}
+
+#[test]
+fn transfers_meet_what_helpers_expect() {
+    transfers(fixed_sample(60), &[]).1.demand_expected(20);
+}
+
+/// Generated transfers under policies with helpers: engines do what the reference does.
+fn transfers(mut runner: TestRunner, engines: &[EngineKind]) -> (Coverage, Connected) {
     let strategy = (
         proptest::sample::select(TRANSFERS),
         options(),
         weir_packet::generate::transfers(TRANSFER_PACKETS),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
     let coverage = std::cell::RefCell::new(Coverage::default());
     let connected = std::cell::RefCell::new(Connected::default());
     let result = runner.run(&strategy, |(text, options, script)| {
@@ -145,7 +168,7 @@ fn what_helpers_expect_is_the_same_in_every_engine() {
             .borrow_mut()
             .count(&policy, options.seed, &samples);
         match disagreement(
-            &engines,
+            engines,
             &policy,
             &options,
             &samples,
@@ -160,9 +183,5 @@ fn what_helpers_expect_is_the_same_in_every_engine() {
     if let Err(error) = result {
         panic!("{error}");
     }
-    let connected = connected.borrow();
-    eprintln!(
-        "{cases} policies x {TRANSFER_PACKETS} packets: reference and {engines:?} agree\n{connected:?}"
-    );
-    connected.demand_expected(20);
+    (coverage.into_inner(), connected.into_inner())
 }

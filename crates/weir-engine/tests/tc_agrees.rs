@@ -8,9 +8,10 @@
 use crate::captures::{captures, ethernet, examples};
 use crate::common::{
     Connected, Coverage, Sample, TRANSFER_PACKETS, TRANSFERS, cases, config, disagreement_on,
-    engines, play, policy,
+    engines, fixed_sample, play, policy,
 };
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};
 use weir_kernel::object::TC_TEST_RUN_MAX;
@@ -107,7 +108,7 @@ fn generated_policies_over_generated_packets() {
         (mtu, any::<u64>()),
         prop::collection::vec(sample, 100),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
+    let mut runner = TestRunner::new(config(cases, file!()));
     let coverage = std::cell::RefCell::new(Coverage::default());
     let skipped = std::cell::Cell::new(0);
     let result = runner.run(&strategy, |(text, (mtu, seed), mut samples)| {
@@ -147,16 +148,29 @@ fn generated_policies_over_generated_packets() {
 #[test]
 fn generated_connections() {
     let engines = tc_engines();
-    // Policies are drawn anew in each run: a third more than what the demands are made for keeps chance out of them.
-    let demanded = cases(100);
-    let cases = demanded + demanded / 3;
+    let cases = cases(100);
+    let (coverage, connected) = conversations(TestRunner::new(config(cases, file!())), &engines);
+    eprintln!(
+        "{cases} policies x 100 packets: reference and {engines:?} agree\n{coverage}\n{connected:?}"
+    );
+}
+
+#[test]
+fn conversations_meet_what_connections_can_meet() {
+    let policies = 400;
+    let (coverage, connected) = conversations(fixed_sample(policies), &[]);
+    coverage.demand_connections(policies);
+    connected.demand();
+}
+
+/// Generated conversations under generated policies: engines do what the reference does.
+fn conversations(mut runner: TestRunner, engines: &[EngineKind]) -> (Coverage, Connected) {
     let mtu = prop_oneof![3 => Just(None), 1 => (40u32..120).prop_map(Some)];
     let strategy = (
         weir_policy::generate::stateful_policy_text(),
         (mtu, any::<u64>()),
         weir_packet::generate::conversations(100),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
     let coverage = std::cell::RefCell::new(Coverage::default());
     let connected = std::cell::RefCell::new(Connected::default());
     let result = runner.run(&strategy, |(text, (mtu, seed), script)| {
@@ -175,7 +189,7 @@ fn generated_connections() {
         let samples = samples.unwrap_or_default();
         match disagreement_on(
             ReplayHook::Tc,
-            &engines,
+            engines,
             &policy,
             &options,
             &samples,
@@ -190,24 +204,31 @@ fn generated_connections() {
     if let Err(error) = result {
         crate::common::give_up(error);
     }
-    let (coverage, connected) = (coverage.borrow(), connected.borrow());
-    eprintln!(
-        "{cases} policies x 100 packets: reference and {engines:?} agree\n{coverage}\n{connected:?}"
-    );
-    coverage.demand_connections(demanded);
-    connected.demand(demanded);
+    (coverage.into_inner(), connected.into_inner())
 }
 
 #[test]
 fn what_helpers_expect() {
     let engines = tc_engines();
     let cases = cases(18);
+    let connected = transfers(TestRunner::new(config(cases, file!())), &engines);
+    eprintln!(
+        "{cases} policies x {TRANSFER_PACKETS} packets: reference and {engines:?} agree\n{connected:?}"
+    );
+}
+
+#[test]
+fn transfers_meet_what_helpers_expect() {
+    transfers(fixed_sample(60), &[]).demand_expected(20);
+}
+
+/// Generated transfers under policies with helpers: engines do what the reference does.
+fn transfers(mut runner: TestRunner, engines: &[EngineKind]) -> Connected {
     let strategy = (
         proptest::sample::select(TRANSFERS),
         any::<u64>(),
         weir_packet::generate::transfers(TRANSFER_PACKETS),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
     let connected = std::cell::RefCell::new(Connected::default());
     let result = runner.run(&strategy, |(text, seed, script)| {
         let options = ReplayOptions {
@@ -221,7 +242,7 @@ fn what_helpers_expect() {
         connected.borrow_mut().count(&policy, seed, &samples);
         let difference = disagreement_on(
             ReplayHook::Tc,
-            &engines,
+            engines,
             &policy,
             &options,
             &samples,
@@ -237,9 +258,5 @@ fn what_helpers_expect() {
     if let Err(error) = result {
         panic!("{error}");
     }
-    let connected = connected.borrow();
-    eprintln!(
-        "{cases} policies x {TRANSFER_PACKETS} packets: reference and {engines:?} agree\n{connected:?}"
-    );
-    connected.demand_expected(20);
+    connected.into_inner()
 }
