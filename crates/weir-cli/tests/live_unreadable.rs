@@ -39,7 +39,7 @@ fn an_unreadable_edge_is_named_and_hides_no_other() {
             .expect("a pair");
         file(&format!("{edge}.toml"), &document(edge))
     });
-    // Folders of its own: others run at the same time. The state of `bad` becomes another object.
+    // Private mounts, because other tests run at the same time. The state of `bad` becomes another object.
     let script = r#"mount -t tmpfs none /run && mount -t bpf none /sys/fs/bpf || exit 9
         "$1" apply "$2" > /dev/null || exit 8
         "$1" apply "$3" > /dev/null || exit 7

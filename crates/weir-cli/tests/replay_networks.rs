@@ -155,7 +155,7 @@ fn networks_of_a_configuration_are_replayed_alike() {
     for path in [&alone, &beside] {
         assert_eq!(of(path, "shop/w1"), expected);
     }
-    // The graph beside them has ports of its own.
+    // The graph's own ports are still replayed as a graph.
     let graph = of(&beside, "up");
     assert_eq!(graph["ports"][0]["name"], "up", "{graph}");
 }

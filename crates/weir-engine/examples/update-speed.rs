@@ -81,7 +81,7 @@ fn run() -> Result<(), Failure> {
     let (mut book, mut program) = last.ok_or("nothing was loaded")?;
     let mut maps = RuleMaps::of(&program)?;
     let mut random = Random(99);
-    let (mut adding, mut deleting, mut replacing, mut anew) =
+    let (mut adding, mut deleting, mut replacing, mut rebuilds) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut kinds: BTreeMap<&str, Vec<Time>> = BTreeMap::new();
     for number in 0..edits {
@@ -110,7 +110,7 @@ fn run() -> Result<(), Failure> {
                 program = load(&rebuild.plan)?;
                 maps = RuleMaps::of(&program)?;
                 book.commit_rebuild(*rebuild);
-                anew.push(began.elapsed()?);
+                rebuilds.push(began.elapsed()?);
             }
         }
         if number % 3 != 1 {
@@ -122,11 +122,11 @@ fn run() -> Result<(), Failure> {
     line(&mut out, "add a rule", &mut adding)?;
     line(&mut out, "delete a rule", &mut deleting)?;
     line(&mut out, "replace a rule", &mut replacing)?;
-    line(&mut out, "edit that lays out anew", &mut anew)?;
+    line(&mut out, "edit that rebuilds", &mut rebuilds)?;
     for (kind, times) in &mut kinds {
         line(&mut out, &format!("add or replace by: {kind}"), times)?;
     }
-    let mut any = [adding, deleting, replacing, anew].concat();
+    let mut any = [adding, deleting, replacing, rebuilds].concat();
     line(&mut out, "any edit", &mut any)?;
     std::io::stdout().write_all(out.as_bytes())?;
     if let Some(file) = value("--out") {

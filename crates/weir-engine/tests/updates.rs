@@ -159,7 +159,7 @@ fn random_edits<I: Instance>(load: &mut dyn FnMut(&InstancePlan) -> I, wanted: u
         "only {matched} matches were compared"
     );
     format!(
-        "{in_place} edits in place, {rebuilt} laid out anew, {refused} refused; {matched} matches compared"
+        "{in_place} edits in place, {rebuilt} by a rebuild, {refused} refused; {matched} matches compared"
     )
 }
 

@@ -19,7 +19,7 @@ use weir_packet::Verdict;
 use weir_packet::build::Frame;
 use weir_policy::model::{Connections, Target};
 
-/// Edits of a run; more than there are ids beside the plan, so that some lay out anew.
+/// Edits of a run; more than there are ids beside the plan, so that some rebuild the classifier.
 const EDITS: usize = 1500;
 /// Sources, and ports that rules name.
 const SOURCES: usize = 4;
@@ -54,7 +54,7 @@ fn limits_for_each_source_go_on_through_edits_in_the_kernel() {
     }
 }
 
-/// A limit beside the plan counts on when other rules come; one in its place begins at zero, in whichever table.
+/// A limit beside the plan keeps its counts when other rules are added. One that replaces it starts at zero, in any table.
 fn edit_beside_limits<I: Instance>(load: &mut dyn FnMut(&InstancePlan) -> I) {
     let table = Connections {
         limits: 64,
@@ -159,11 +159,11 @@ fn edit_under_connections<I: Instance>(load: &mut dyn FnMut(&InstancePlan) -> I,
         }
     }
     eprintln!(
-        "{in_place} edits in place, {rebuilt} laid out anew; {followed} packets of connections whose rules moved or stayed, {ended} connections ended"
+        "{in_place} edits in place, {rebuilt} by a rebuild; {followed} packets of connections whose rules moved or stayed, {ended} connections ended"
     );
     assert!(
         rebuilt > 0 && rebuilt * 100 < wanted,
-        "{rebuilt} of {wanted} edits laid out anew"
+        "{rebuilt} of {wanted} edits rebuilt the classifier"
     );
     assert!(
         ended > wanted / 50 && followed > wanted,

@@ -47,7 +47,7 @@ impl Joined {
     /// Puts the files that `include = "FILE"` or `include = ["FILE", ...]` names behind the text. `load` reads one, and says what messages call it.
     ///
     /// # Errors
-    /// A file cannot be read, is no TOML, or holds something else than sections.
+    /// A file cannot be read, is not TOML, or contains something else than sections.
     pub fn read(
         name: &str,
         text: String,
@@ -59,7 +59,7 @@ impl Joined {
         let place = keys
             .find(|(key, _)| key.get_ref() == "include")
             .map(|(key, value)| key.span().start..value.span().end);
-        // What is no TOML is reported by who reads the sections.
+        // Whoever reads the sections reports what is not TOML.
         let Some(place) = place.filter(|_| errors.is_empty()) else {
             drop((table, errors));
             return Ok(Joined::new(name, text));
@@ -113,8 +113,8 @@ impl Joined {
         self.included.push(Included { name, start });
     }
 
-    /// The text as TOML; `None`: it is none, and was reported as such. What can be recovered behind a mistake of syntax is not given: things that are
-    /// there would be missed.
+    /// The text as TOML; `None`: it is not TOML, which was reported. Nothing is returned behind a syntax error: sections that
+    /// are there would seem to be missing.
     pub fn table(&self, report: &mut Report) -> Option<toml::Spanned<DeTable<'_>>> {
         if self.text.len() >= u32::MAX as usize {
             report.error(0, Span::default(), "files of 4 GiB or more are not read");

@@ -24,7 +24,7 @@ pub struct Document {
     pub tenants: Vec<Tenant>,
     /// Their networks.
     pub networks: Vec<Network>,
-    /// The edge whose configuration it is a part of; `None`: it is a file of its own.
+    /// The edge whose configuration contains it; `None`: it is a separate file.
     pub configured: Option<String>,
     /// The text, for messages.
     pub(crate) source: Joined,

@@ -186,9 +186,7 @@ impl<'a> Form<'a> {
         let keys = [self.array, self.value, self.context, self.remove];
         match self.lines {
             None => match keys.into_iter().flatten().next() {
-                Some(key) => {
-                    Err(key.fail(Kind::Conflict, "without `format json` there are no keys"))
-                }
+                Some(key) => Err(key.fail(Kind::Conflict, "keys need `format json`")),
                 None => Ok(()),
             },
             Some(true) if self.array.is_some() => {
@@ -218,14 +216,15 @@ impl<'a> Form<'a> {
             for (line, number) in text.split(|b| *b == b'\n').zip(1..) {
                 if !line.trim_ascii().is_empty() {
                     let object = parse(line);
-                    objects.push(
-                        object
-                            .map_err(|_| wrong(format!("line {number} of the file is no JSON")))?,
-                    );
+                    objects
+                        .push(object.map_err(|_| {
+                            wrong(format!("line {number} of the file is not JSON"))
+                        })?);
                 }
             }
         } else {
-            let mut whole = parse(&text).map_err(|e| wrong(format!("the file is no JSON: {e}")))?;
+            let mut whole =
+                parse(&text).map_err(|e| wrong(format!("the file is not JSON: {e}")))?;
             let array = match self.array {
                 Some(path) => at(&mut whole, path.str()?).map(serde_json::Value::take),
                 None => Some(whole),
