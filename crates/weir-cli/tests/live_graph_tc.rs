@@ -178,6 +178,10 @@ impl Hosts {
     fn new(name: &str) -> Hosts {
         let left = NetNs::create(&format!("weirg-{name}")).expect("namespace");
         let right = NetNs::create(&format!("weirg-{name}")).expect("namespace");
+        for end in [&left, &right] {
+            // A packet between the attachment of a new edge and its switch passes to the stack, and is counted as `pass`: let there be none.
+            bed::without_ipv6(end).expect("sysctl");
+        }
         let end = |ns, name, addresses| End {
             ns,
             name,

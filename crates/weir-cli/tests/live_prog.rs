@@ -454,10 +454,7 @@ impl Bed {
         };
         for end in [&bed.ns, &bed.far] {
             // The kernel's own router solicitations would be counted among the packets of a test.
-            for which in ["all", "default"] {
-                end.sysctl(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")
-                    .expect("sysctl");
-            }
+            bed::without_ipv6(end).expect("sysctl");
         }
         for (near, far, addresses) in [
             ("in0", "out0", [["10.9.0.1/24"], ["10.9.0.2/24"]]),

@@ -50,6 +50,15 @@ pub fn forward(ns: &NetNs) -> Result<(), KernelError> {
     ns.sysctl("net.ipv6.conf.all.forwarding", "1")
 }
 
+/// Switches IPv6 off, before the namespace has devices: a device that comes up then sends nothing of its own (neighbour discovery, reports of
+/// multicast listeners, router solicitations), so that a test may count every packet.
+pub fn without_ipv6(ns: &NetNs) -> Result<(), KernelError> {
+    for which in ["all", "default"] {
+        ns.sysctl(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")?;
+    }
+    Ok(())
+}
+
 /// Sends everything without a better route through `via`.
 pub fn default_route(ns: &NetNs, via: &str) -> Result<(), KernelError> {
     let family = if via.contains(':') { "-6" } else { "-4" };
