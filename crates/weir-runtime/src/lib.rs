@@ -21,6 +21,7 @@ mod middleboxes;
 pub mod networks;
 mod plan;
 pub mod stations;
+pub mod status;
 
 pub use apply::{Applied, down, down_networks, edges};
 pub use error::RuntimeError;

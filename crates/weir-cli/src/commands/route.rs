@@ -18,6 +18,7 @@ use weir_functions::router::rib::{Hop, Way};
 use weir_functions::router::route;
 use weir_kernel::routes::{self, Follower};
 use weir_runtime::graph::Record;
+use weir_runtime::status::hop_kind;
 use weir_value::Prefix;
 
 use super::policy::count;
@@ -127,7 +128,7 @@ impl RouteSession {
             .iter()
             .map(|(hop, share)| {
                 json!({
-                    "kind": kind(hop.kind),
+                    "kind": hop_kind(hop.kind),
                     "via": hop.address,
                     "interface": matches!(hop.kind, hop::GATEWAY | hop::LINK).then(|| self.name_of(hop)),
                     "mtu": (hop.mtu > 0).then_some(hop.mtu),
@@ -225,7 +226,7 @@ fn hops(session: &RouteSession, as_json: bool) -> Result<(), Failure> {
             .iter()
             .map(|one| {
                 json!({
-                    "kind": kind(one.hop.kind),
+                    "kind": hop_kind(one.hop.kind),
                     "via": one.hop.address,
                     "interface": matches!(one.hop.kind, hop::GATEWAY | hop::LINK).then(|| session.name_of(&one.hop)),
                     "mac": (one.mac != [0; 6]).then(|| mac(one.mac)),
@@ -254,7 +255,7 @@ fn hops(session: &RouteSession, as_json: bool) -> Result<(), Failure> {
                 format!("via {via} dev {} {known}", session.name_of(&one.hop))
             }
             hop::LINK => format!("dev {}", session.name_of(&one.hop)),
-            other => kind(other).to_owned(),
+            other => hop_kind(other).to_owned(),
         };
         let (packets, bytes) = one.counted;
         text.push_str(&format!("{what}: {packets} packets, {bytes} bytes\n"));
@@ -480,18 +481,6 @@ fn prefix(text: &str, interfaces: &[Interface]) -> Result<Prefix, Failure> {
             Some(advice) => format!("{}: {advice}", wrong.message),
             None => wrong.message,
         })),
-    }
-}
-
-pub(super) fn kind(kind: u8) -> &'static str {
-    match kind {
-        hop::GATEWAY => "gateway",
-        hop::LINK => "link",
-        hop::LOCAL => "local",
-        hop::BLACKHOLE => "blackhole",
-        hop::UNREACHABLE => "unreachable",
-        hop::PROHIBIT => "prohibit",
-        _ => "none",
     }
 }
 

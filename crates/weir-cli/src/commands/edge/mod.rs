@@ -3,7 +3,6 @@
 //! Mistakes are shown with their places and end a command with status 2 before anything on the host is touched.
 
 pub(crate) mod apply;
-mod carried;
 pub(crate) mod confirm;
 pub(crate) mod diff;
 pub(super) mod networks;

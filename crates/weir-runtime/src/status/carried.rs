@@ -1,8 +1,6 @@
-//! What routers and balancers carried, in short, for `weir status`: a line for each next hop and interface, and for each service. `weir route` and
-//! `weir service` tell the rest.
+//! What routers and balancers carried, in short: a line for each next hop and interface, and for each service.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde::Serialize;
 use weir_bpf::abi::router::hop;
@@ -10,31 +8,31 @@ use weir_engine::edge::{InstanceStatus, Status};
 use weir_functions::kind::EdgePort;
 use weir_graph::Numbers;
 
-use crate::failure::Failure;
-use weir_runtime::graph::Record;
-
-/// Lines of a function that are shown as text; the JSON has all.
-const LINES: usize = 20;
+use crate::error::RuntimeError;
+use crate::graph::Record;
 
 /// One thing that packets went to.
-#[derive(Serialize)]
-pub(super) struct Carried {
-    to: String,
-    packets: u64,
-    bytes: u64,
+#[derive(Debug, Serialize)]
+pub struct Carried {
+    /// Name of the service, the next hop or the interface.
+    pub to: String,
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// Of services: flows that began.
     #[serde(skip_serializing_if = "Option::is_none")]
-    flows: Option<u64>,
+    pub flows: Option<u64>,
     /// Of services: servers that take flows, and all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    servers: Option<[usize; 2]>,
+    pub servers: Option<[usize; 2]>,
     /// Of services: servers that failed their checks, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    down: Option<usize>,
+    pub down: Option<usize>,
 }
 
 /// By name of the function. An edge that something else applied has no configuration to say what counters are of: nothing is told of it.
-pub(super) fn read(status: &Status) -> Result<BTreeMap<String, Vec<Carried>>, Failure> {
+pub(super) fn read(status: &Status) -> Result<BTreeMap<String, Vec<Carried>>, RuntimeError> {
     let mut all = BTreeMap::new();
     let Ok(record) = Record::read(&status.name, &status.text) else {
         return Ok(all);
@@ -69,8 +67,8 @@ pub(super) fn read(status: &Status) -> Result<BTreeMap<String, Vec<Carried>>, Fa
 fn services(
     instance: &InstanceStatus,
     balancer: &weir_functions::balancer::Balancer,
-) -> Result<Vec<Carried>, Failure> {
-    let counts = instance.balancer_counts().map_err(Failure::failed)?;
+) -> Result<Vec<Carried>, RuntimeError> {
+    let counts = instance.balancer_counts().map_err(failed)?;
     let counts = counts.unwrap_or_default();
     let of = |service: &weir_functions::balancer::Service| {
         let count = counts.services.get(&service.identity());
@@ -97,8 +95,8 @@ fn services(
 }
 
 /// Next hops that were taken, and interfaces.
-fn hops(instance: &InstanceStatus, names: &[String]) -> Result<Vec<Carried>, Failure> {
-    let counts = instance.router_counts().map_err(Failure::failed)?;
+fn hops(instance: &InstanceStatus, names: &[String]) -> Result<Vec<Carried>, RuntimeError> {
+    let counts = instance.router_counts().map_err(failed)?;
     let counts = counts.unwrap_or_default();
     let name = |number: usize| names.get(number).map_or("?", String::as_str);
     let line = |to: String, (packets, bytes): (u64, u64)| Carried {
@@ -115,7 +113,7 @@ fn hops(instance: &InstanceStatus, names: &[String]) -> Result<Vec<Carried>, Fai
         let to = match (one.kind, one.via) {
             (_, Some(via)) => format!("via {via} dev {dev}"),
             (hop::LINK, _) => format!("dev {dev}"),
-            (kind, _) => super::super::route::kind(kind).to_owned(),
+            (kind, _) => hop_kind(kind).to_owned(),
         };
         line(to, one.counted)
     });
@@ -125,28 +123,20 @@ fn hops(instance: &InstanceStatus, names: &[String]) -> Result<Vec<Carried>, Fai
     Ok(all)
 }
 
-/// The lines for people: those with most packets first.
-pub(super) fn tell(text: &mut String, carried: &[Carried]) {
-    let mut sorted: Vec<&Carried> = carried.iter().collect();
-    sorted.sort_by_key(|one| std::cmp::Reverse(one.packets));
-    for one in sorted.iter().take(LINES) {
-        let _ = write!(
-            text,
-            "  {}: {} packets, {} bytes",
-            one.to, one.packets, one.bytes
-        );
-        if let Some(flows) = one.flows {
-            let _ = write!(text, ", {flows} flows");
-        }
-        if let Some([takes, all]) = one.servers {
-            let _ = write!(text, ", {takes} of {all} servers take new ones");
-        }
-        if let Some(down) = one.down {
-            let _ = write!(text, ", {down} are down");
-        }
-        text.push('\n');
+/// The word for a kind of next hop.
+#[must_use]
+pub fn hop_kind(kind: u8) -> &'static str {
+    match kind {
+        hop::GATEWAY => "gateway",
+        hop::LINK => "link",
+        hop::LOCAL => "local",
+        hop::BLACKHOLE => "blackhole",
+        hop::UNREACHABLE => "unreachable",
+        hop::PROHIBIT => "prohibit",
+        _ => "none",
     }
-    if sorted.len() > LINES {
-        let _ = writeln!(text, "  and {} more (--json has all)", sorted.len() - LINES);
-    }
+}
+
+fn failed(error: impl std::fmt::Display) -> RuntimeError {
+    RuntimeError::Failed(error.to_string())
 }
