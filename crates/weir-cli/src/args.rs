@@ -4,6 +4,7 @@
 mod conventions;
 pub(crate) mod examples;
 pub(crate) mod generate;
+pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod net;
@@ -122,6 +123,10 @@ pub(crate) enum Command {
     ///
     /// With verdicts and reasons.
     Trace(watch::TraceArgs),
+    /// Show what an edge was changed to, when and by whom
+    History(history::HistoryArgs),
+    /// Restore an earlier state of an edge from its history
+    Rollback(history::RollbackArgs),
     /// Stop an edge, or clean up after a killed `weir run`
     Down(DownArgs),
     /// Inspect, verify, run and attach eBPF objects

@@ -39,6 +39,7 @@ mod live_flows;
 mod live_fragments;
 mod live_graph_tc;
 mod live_helpers;
+mod live_history;
 mod live_home_router;
 mod live_host_notes;
 mod live_language;

@@ -55,6 +55,19 @@ impl Former {
         })
     }
 
+    /// Both parts as they are to be.
+    pub(crate) fn to(
+        edge: &str,
+        graph: Option<(EdgePlan, graph::Record)>,
+        networks: Option<networks::Record>,
+    ) -> Former {
+        Former {
+            edge: edge.to_owned(),
+            graph: Some(graph),
+            networks: Some(networks),
+        }
+    }
+
     /// Whether anything ran.
     #[must_use]
     pub fn ran(&self) -> bool {

@@ -16,6 +16,7 @@ mod error;
 mod files;
 mod former;
 pub mod graph;
+pub mod history;
 mod kind;
 mod middleboxes;
 pub mod networks;

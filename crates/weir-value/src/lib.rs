@@ -15,6 +15,7 @@ mod port;
 mod prefix;
 mod protocol;
 mod service;
+mod time;
 
 pub use count::{Rate, count, rate};
 pub use duration::{duration, whole_seconds};
@@ -25,6 +26,7 @@ pub use port::{PortRange, port};
 pub use prefix::{InterfaceAddress, Prefix, address};
 pub use protocol::{PROTOCOLS, protocol};
 pub use service::SERVICES;
+pub use time::{utc, utc_day};
 
 /// A decimal number without sign, of at most 19 digits.
 pub fn decimal(digits: &[u8]) -> Option<u64> {

@@ -104,6 +104,14 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("diff", &["weir diff edge.toml"]),
+    (
+        "history",
+        &["weir history", "weir history 12 --edge office --json"],
+    ),
+    (
+        "rollback",
+        &["weir rollback --dry-run", "weir rollback 11 --edge office"],
+    ),
     ("status", &["weir status", "weir status edge.toml --hits"]),
     (
         "route list",

@@ -29,7 +29,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
         "Graph",
         &[
             "plan", "apply", "diff", "status", "top", "trace", "capture", "route", "service",
-            "down",
+            "history", "rollback", "down",
         ],
     ),
     ("Networks", &["net"]),
@@ -54,6 +54,7 @@ pub(crate) fn weir() -> Command {
     let command = shown(Args::command());
     let groups = groups(&command);
     command
+        .override_usage("weir [--color WHEN] [--help] [--version] COMMAND")
         .help_template("{about}\n\n{usage-heading} {usage}{after-help}")
         .after_help(groups)
 }
@@ -104,11 +105,7 @@ fn with_examples(mut command: Command, path: &str) -> Command {
 
 fn groups(command: &Command) -> String {
     let mut text = String::new();
-    for (number, (heading, names)) in GROUPS.iter().enumerate() {
-        // Groups of one command stand together, with what follows them.
-        if number > 0 && GROUPS[number - 1].1.len() > 1 {
-            text.push('\n');
-        }
+    for (heading, names) in GROUPS {
         for (at, name) in names.iter().enumerate() {
             let about = command.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
@@ -117,8 +114,7 @@ fn groups(command: &Command) -> String {
         }
     }
     text.push_str(
-        "\nOptions: --color WHEN, -h, -V. `weir COMMAND --help` has examples.\n\
-         Exit status: 0 done, 1 failed, 2 bad usage or configuration.",
+        "\n`weir COMMAND --help` has examples. Exit status: 0 done, 1 failed, 2 bad usage.",
     );
     text
 }

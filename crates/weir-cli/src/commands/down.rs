@@ -54,7 +54,10 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
             false => weir_runtime::down(&name),
         };
         match went {
-            Ok(true) => gone.push(name),
+            Ok(true) => {
+                super::history::note(&name);
+                gone.push(name);
+            }
             Ok(false) => {}
             Err(error) if only_edges => return Err(error.into()),
             // It must not keep the others.

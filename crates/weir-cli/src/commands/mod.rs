@@ -12,6 +12,7 @@ mod edge;
 mod explain;
 mod fmt;
 mod generate;
+mod history;
 mod import;
 mod lab;
 pub(crate) mod lab_afxdp_judge;
@@ -57,6 +58,8 @@ pub(crate) fn dispatch(command: Command, color: ColorChoice) -> Result<ExitCode,
         Command::Capture(args) => watch::capture::run(&args),
         Command::Trace(args) => watch::trace::run(&args),
         Command::Status(args) => edge::status::run(&args),
+        Command::History(args) => history::run(&args),
+        Command::Rollback(args) => history::rollback(&args),
         Command::Down(args) => down::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Sensor(args) => sensor::run(&args),

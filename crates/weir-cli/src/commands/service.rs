@@ -258,6 +258,7 @@ impl ServiceSession {
         let (plan, record, warnings) = self.record.edited(text.to_string())?;
         output::tell(&warnings.render(output::stderr_has_color()));
         let applied = edge::apply(&plan, &record.write()?)?;
+        super::history::note(&self.edge);
         if args.json {
             output::json(&json!({
                 "edge": self.edge,

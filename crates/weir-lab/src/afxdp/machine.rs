@@ -48,30 +48,7 @@ fn today() -> String {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_secs());
-    let (year, month, day) = civil(seconds / 86_400);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// Year, month and day of a day's number since 1970.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let (mut year, mut left) = (1970, days);
-    while left >= 365 + u64::from(leap(year)) {
-        left -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if left < length {
-            break;
-        }
-        left -= length;
-        month += 1;
-    }
-    (year, month, left + 1)
+    weir_value::utc_day(seconds)
 }
 
 /// Joules that all packages have taken since some time; none where the machine does not count (`/sys/class/powercap`).
@@ -93,18 +70,4 @@ pub(super) fn energy() -> Option<f64> {
 fn zone(path: &Path) -> Option<f64> {
     let text = fs::read_to_string(path.join("energy_uj")).ok()?;
     text.trim().parse::<f64>().ok().map(|uj| uj / 1e6)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn days_have_dates() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(59), (1970, 3, 1));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(20_454), (2026, 1, 1));
-        assert_eq!(civil(20_453), (2025, 12, 31));
-    }
 }

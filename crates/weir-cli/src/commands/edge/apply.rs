@@ -16,6 +16,7 @@ use weir_runtime::{Applied, Changes, Planned};
 
 use super::{confirm, networks, plan};
 use crate::args::ApplyArgs;
+use crate::commands::history;
 use crate::commands::policy::count;
 use crate::failure::Failure;
 use crate::output;
@@ -142,6 +143,7 @@ pub(super) fn carry_out(args: &ApplyArgs, planned: &Planned) -> Result<(), Failu
     let changes = planned.graph_changes(&mut |note| output::complain(&note))?;
     let changes = changes.map(|found| found.diff);
     let applied = planned.apply(args.force)?;
+    history::note(&planned.edge);
     let stations = match &applied.networks {
         Some(done) => networks::stations_of(&done.plan)?,
         None => Vec::new(),

@@ -19,6 +19,7 @@ use weir_runtime::{Former, Planned};
 
 use super::apply::carry_out;
 use crate::args::ApplyArgs;
+use crate::commands::history;
 use crate::failure::Failure;
 use crate::output;
 
@@ -57,6 +58,7 @@ pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Res
         )));
     }
     former.restore()?;
+    history::note(name);
     let why = match answer {
         Answer::TooLate => "not confirmed in time",
         _ => "it was rejected",

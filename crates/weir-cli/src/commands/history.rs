@@ -1,0 +1,178 @@
+//! `weir history` and `weir rollback`: what an edge was changed to, by whom, and the way back to it.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use weir_runtime::history::{Author, Entry, History};
+
+use crate::args::history::{HistoryArgs, RollbackArgs};
+use crate::failure::Failure;
+use crate::output;
+
+/// Lines of a change that the list shows.
+const LINES: usize = 3;
+
+/// Records what an edge was just changed to. That a change cannot be recorded is said, and undoes nothing.
+pub(crate) fn note(edge: &str) {
+    let noted = match History::of(edge) {
+        Ok(Some(history)) => history.note(&Author::of_process()).map(drop),
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = noted {
+        output::complain(&format!("the change is not in the history: {error}"));
+    }
+}
+
+pub(crate) fn run(args: &HistoryArgs) -> Result<ExitCode, Failure> {
+    let (edge, history) = open(args.edge.as_deref())?;
+    if let Some(number) = args.number {
+        let entry = history.entry(number)?;
+        match args.json {
+            true => output::json(&as_json(&entry))?,
+            false => output::out(&text(&entry, usize::MAX))?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (entries, damaged) = history.entries()?;
+    for error in damaged {
+        output::complain(&error.to_string());
+    }
+    let is_current = match entries.last() {
+        Some(newest) => history.is_current(newest)?,
+        None => true,
+    };
+    if args.json {
+        let list: Vec<Value> = entries.iter().map(as_json).collect();
+        output::json(&json!({ "edge": edge, "changes": list, "newest_runs": is_current }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if entries.is_empty() {
+        output::out(&format!("edge {edge} has no history yet\n"))?;
+    }
+    let list: String = entries.iter().map(|entry| text(entry, LINES)).collect();
+    output::out(&list)?;
+    if !is_current {
+        output::complain(&format!(
+            "what runs is not the newest entry: edge {edge} was changed since, by a command that ended before it could record it"
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, Failure> {
+    let (edge, history) = open(args.edge.as_deref())?;
+    let entry = match args.number {
+        Some(number) => history.entry(number)?,
+        None => before_newest(&edge, &history)?,
+    };
+    let changes = history.changes_to(&entry)?;
+    if args.dry_run || changes.is_empty() {
+        if args.json {
+            output::json(&json!({
+                "edge": edge, "to": entry.number, "changes": changes, "applied": false,
+            }))?;
+        } else if changes.is_empty() {
+            output::out(&format!(
+                "edge {edge} already is what change {} made it\n",
+                entry.number
+            ))?;
+        } else {
+            output::out(&lines(&changes, usize::MAX))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let number = history.go_back(&entry, &Author::of_process())?;
+    if args.json {
+        output::json(&json!({
+            "edge": edge, "to": entry.number, "changes": changes, "applied": true, "number": number,
+        }))?;
+    } else {
+        let now = match entry.ran() {
+            true => format!("is what change {} made it", entry.number),
+            false => "was taken down, as after change".to_owned() + &format!(" {}", entry.number),
+        };
+        output::out(&format!(
+            "{}edge {edge} {now}\nthe files were not changed: the next `weir apply` applies what they say\n",
+            lines(&changes, usize::MAX)
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The entry that a rollback without a number goes to.
+fn before_newest(edge: &str, history: &History) -> Result<Entry, Failure> {
+    let (mut entries, _) = history.entries()?;
+    match entries.last() {
+        // A change that was not recorded is undone by going to the newest.
+        Some(newest) if !history.is_current(newest)? => {}
+        _ => drop(entries.pop()),
+    }
+    entries.pop().ok_or_else(|| {
+        Failure::Failed(format!(
+            "edge {edge} has no earlier state in its history; `weir down --edge {edge}` takes it down"
+        ))
+    })
+}
+
+/// The edge that is named, or the only one that runs here.
+fn open(given: Option<&str>) -> Result<(String, History), Failure> {
+    let edge = match given {
+        Some(given) => given.to_owned(),
+        None => match weir_runtime::edges()?.as_slice() {
+            [only] => only.clone(),
+            [] => {
+                return Err(Failure::Usage(
+                    "no edge runs here: name one with --edge".to_owned(),
+                ));
+            }
+            many => {
+                return Err(Failure::Usage(format!(
+                    "several edges run here: select one with --edge ({})",
+                    many.join(", ")
+                )));
+            }
+        },
+    };
+    match History::of(&edge)? {
+        Some(history) => Ok((edge, history)),
+        None => Err(Failure::Failed(
+            "this host keeps no history: there is no folder /var/lib/weir. The package creates it; `mkdir -m 700 /var/lib/weir` does, too"
+                .to_owned(),
+        )),
+    }
+}
+
+fn text(entry: &Entry, most: usize) -> String {
+    format!(
+        "{:>3}  {}  {}  {}\n{}",
+        entry.number,
+        weir_value::utc(entry.time),
+        entry.author.user,
+        entry.author.command,
+        lines(&entry.changes, most)
+    )
+}
+
+fn lines(changes: &[String], most: usize) -> String {
+    let mut text = String::new();
+    for line in changes.iter().take(most) {
+        let _ = writeln!(text, "     {line}");
+    }
+    if changes.len() > most {
+        let _ = writeln!(text, "     and {} more lines", changes.len() - most);
+    }
+    text
+}
+
+fn as_json(entry: &Entry) -> Value {
+    json!({
+        "number": entry.number,
+        "time": weir_value::utc(entry.time),
+        "user": entry.author.user,
+        "command": entry.author.command,
+        "runs": entry.ran(),
+        "changes": entry.changes,
+    })
+}
