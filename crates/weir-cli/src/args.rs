@@ -1,5 +1,6 @@
 //! The one table of commands and flags. Help, and every other appearance of a command, is generated from it.
 
+pub(crate) mod agent;
 #[cfg(test)]
 mod conventions;
 pub(crate) mod examples;
@@ -123,6 +124,10 @@ pub(crate) enum Command {
     ///
     /// With verdicts and reasons.
     Trace(watch::TraceArgs),
+    /// Keep edges as their files say, and their commands alive
+    ///
+    /// Applies the files of a folder, repairs what is damaged, reports what was edited.
+    Agent(agent::AgentArgs),
     /// Show what an edge was changed to, when and by whom
     History(history::HistoryArgs),
     /// Restore an earlier state of an edge from its history

@@ -24,6 +24,7 @@ mod lab_firewall;
 mod lab_program;
 mod lab_sensor;
 mod live_accounts;
+mod live_agent;
 mod live_balancer;
 mod live_balancer_paths;
 mod live_bench;

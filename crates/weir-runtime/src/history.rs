@@ -26,13 +26,12 @@ const KEPT: usize = 100;
 /// Names that are tried for an entry while other processes write theirs.
 const TRIES: u32 = 100;
 
-/// The folder of weir's state: what systemd says in `STATE_DIRECTORY`, or `/var/lib/weir`. `None`: it does not exist.
+/// The folder of weir's state: what systemd says in `STATE_DIRECTORY`, or `/var/lib/weir`.
 #[must_use]
-pub fn state_folder() -> Option<PathBuf> {
+pub fn state_path() -> PathBuf {
     // systemd joins several by colons; units of weir have one.
     let given = std::env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty());
-    let folder = given.map_or_else(|| PathBuf::from(STATE), PathBuf::from);
-    folder.is_dir().then_some(folder)
+    given.map_or_else(|| PathBuf::from(STATE), PathBuf::from)
 }
 
 /// Who changes an edge.
@@ -123,9 +122,10 @@ impl History {
     /// # Errors
     /// The name is not that of an edge.
     pub fn of(edge: &str) -> Result<Option<History>, RuntimeError> {
-        Ok(match state_folder() {
-            Some(state) => Some(History::below(&state, edge)?),
-            None => None,
+        let state = state_path();
+        Ok(match state.is_dir() {
+            true => Some(History::below(&state, edge)?),
+            false => None,
         })
     }
 

@@ -105,6 +105,10 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("diff", &["weir diff edge.toml"]),
     (
+        "agent",
+        &["weir agent", "weir agent ./edges --interval 5s --json"],
+    ),
+    (
         "history",
         &["weir history", "weir history 12 --edge office --json"],
     ),

@@ -29,7 +29,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
         "Graph",
         &[
             "plan", "apply", "diff", "status", "top", "trace", "capture", "route", "service",
-            "history", "rollback", "down",
+            "agent", "history", "rollback", "down",
         ],
     ),
     ("Networks", &["net"]),

@@ -1,5 +1,6 @@
 //! One module for each command.
 
+mod agent;
 mod bench;
 mod capture;
 mod check;
@@ -58,6 +59,7 @@ pub(crate) fn dispatch(command: Command, color: ColorChoice) -> Result<ExitCode,
         Command::Capture(args) => watch::capture::run(&args),
         Command::Trace(args) => watch::trace::run(&args),
         Command::Status(args) => edge::status::run(&args),
+        Command::Agent(args) => agent::run(&args),
         Command::History(args) => history::run(&args),
         Command::Rollback(args) => history::rollback(&args),
         Command::Down(args) => down::run(&args),

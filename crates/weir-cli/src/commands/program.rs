@@ -46,13 +46,17 @@ pub(crate) fn weir() -> Result<PathBuf, Failure> {
 
 fn find(name: &str) -> Option<PathBuf> {
     let beside = env::current_exe().ok();
-    let beside = beside.and_then(|own| Some(own.parent()?.to_path_buf()));
+    let beside = beside.and_then(|own| Some(own.parent()?.join(name)));
+    beside.filter(is_program).or_else(|| in_path(name))
+}
+
+/// A program of the host.
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    beside
-        .into_iter()
-        .chain(env::split_paths(&path))
-        .map(|folder| folder.join(name))
-        .find(|program| {
-            rustix::fs::access(program, rustix::fs::Access::EXEC_OK).is_ok() && program.is_file()
-        })
+    let mut programs = env::split_paths(&path).map(|folder| folder.join(name));
+    programs.find(is_program)
+}
+
+fn is_program(path: &PathBuf) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
 }

@@ -37,7 +37,7 @@ pub(crate) struct Farm {
     pub(crate) edge: NetNs,
     pub(crate) servers: Vec<NetNs>,
     pub(crate) name: String,
-    config: PathBuf,
+    pub(crate) config: PathBuf,
     running: Vec<Option<Server>>,
 }
 

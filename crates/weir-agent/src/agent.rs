@@ -1,0 +1,533 @@
+//! One look at files and edges, and what follows from it.
+//!
+//! A file is planned only when it changed, or when its last try failed and is due again. Otherwise an edge is compared by the records beside
+//! what runs, and by whether its ports are attached.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use weir_engine::edge::{self, EdgeError};
+use weir_engine::network;
+use weir_runtime::history::{Author, History};
+use weir_runtime::{Planned, RuntimeError};
+
+use crate::AgentError;
+use crate::children::{ChildRow, Children, Kind, Programs, Wanted};
+use crate::event::Event;
+use crate::files::{self, Stamp, Stamps};
+use crate::owned::{Owned, Source};
+use crate::settings::{Edits, Settings};
+
+/// The pause before a file is tried again: the first, and the longest.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// How a file and its edge stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// What the file says runs.
+    Applied,
+    /// The edge was edited since, and is left alone.
+    Edited,
+    /// The file could not be applied.
+    Failed,
+}
+
+/// A file, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// The file.
+    pub file: PathBuf,
+    /// Its edge, if that could be read.
+    pub edge: Option<String>,
+    /// How both stand.
+    pub state: State,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// Why a file is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    First,
+    Changed,
+    Again,
+    Detached,
+    Edited,
+}
+
+impl Why {
+    fn text(self) -> &'static str {
+        match self {
+            Why::First => "first look",
+            Why::Changed => "file changed",
+            Why::Again => "tried again",
+            Why::Detached => "a port had lost its program",
+            Why::Edited => "edits are reverted",
+        }
+    }
+}
+
+/// What runs of an edge: the records of graph and networks.
+type Records = (Option<String>, Option<String>);
+
+#[derive(Debug)]
+struct Watched {
+    edge: Option<String>,
+    stamps: Stamps,
+    state: State,
+    error: Option<String>,
+    /// What ran when this was last looked at.
+    records: Records,
+    due: Option<Instant>,
+    pause: Duration,
+    children: Vec<Wanted>,
+}
+
+/// The agent of a folder.
+#[derive(Debug)]
+pub struct Agent {
+    folder: PathBuf,
+    state: PathBuf,
+    settings: Settings,
+    settings_stamp: Stamp,
+    owned: Owned,
+    files: BTreeMap<PathBuf, Watched>,
+    children: Children,
+    /// The folder could not be read. Said once, until it is over.
+    is_blind: bool,
+    /// Edits are no reason to leave an edge alone, in the next pass.
+    is_forced: bool,
+}
+
+impl Agent {
+    /// Of a folder of files, with a folder for its state, which is created.
+    ///
+    /// # Errors
+    /// The settings are wrong, or the state cannot be read or made.
+    pub fn new(folder: &Path, state: &Path, programs: Programs) -> Result<Agent, AgentError> {
+        let host = |error: std::io::Error| {
+            AgentError::Host(format!(
+                "cannot use the state folder {}: {error}",
+                state.display()
+            ))
+        };
+        use std::os::unix::fs::DirBuilderExt as _;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(state)
+            .map_err(host)?;
+        Ok(Agent {
+            folder: folder.to_owned(),
+            state: state.to_owned(),
+            settings_stamp: Stamp::of(&folder.join(crate::SETTINGS)),
+            settings: Settings::of(folder)?,
+            owned: Owned::read(state).map_err(host)?,
+            files: BTreeMap::new(),
+            children: Children::new(programs),
+            is_blind: false,
+            is_forced: false,
+        })
+    }
+
+    /// Applies every file at the next pass, also where the edge was edited.
+    pub fn reload(&mut self) {
+        self.files.clear();
+        self.is_forced = true;
+    }
+
+    /// Looks once, and does what is to be done.
+    pub fn pass(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.read_settings(&mut events);
+        let paths = match files::in_folder(&self.folder) {
+            Ok(paths) => {
+                self.is_blind = false;
+                paths
+            }
+            Err(error) => {
+                // Not seeing a file does not mean that it is gone.
+                if !self.is_blind {
+                    events.push(Event::Warning {
+                        text: format!(
+                            "cannot read {}: {error}; all edges run on",
+                            self.folder.display()
+                        ),
+                    });
+                }
+                self.is_blind = true;
+                return events;
+            }
+        };
+        self.remove(&paths, &mut events);
+        for path in &paths {
+            self.look(path, &mut events);
+        }
+        let wanted: Vec<Wanted> = self
+            .files
+            .values()
+            .flat_map(|one| one.children.clone())
+            .collect();
+        self.children.hold(&wanted, &mut events);
+        self.is_forced = false;
+        events
+    }
+
+    /// How all files stand, and the children.
+    #[must_use]
+    pub fn rows(&self) -> (Vec<Row>, Vec<ChildRow>) {
+        let row = |(file, one): (&PathBuf, &Watched)| Row {
+            file: file.clone(),
+            edge: one.edge.clone(),
+            state: one.state,
+            error: one.error.clone(),
+        };
+        (self.files.iter().map(row).collect(), self.children.rows())
+    }
+
+    /// A line for `systemctl status`.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let count = |state: State| self.files.values().filter(|one| one.state == state).count();
+        format!(
+            "edges: {} applied, {} edited, {} failed; children: {}",
+            count(State::Applied),
+            count(State::Edited),
+            count(State::Failed),
+            self.children.rows().len()
+        )
+    }
+
+    /// Ends the children. Edges run on.
+    pub fn stop(&mut self) {
+        self.children.end();
+    }
+
+    fn read_settings(&mut self, events: &mut Vec<Event>) {
+        let stamp = Stamp::of(&self.folder.join(crate::SETTINGS));
+        if stamp == self.settings_stamp {
+            return;
+        }
+        self.settings_stamp = stamp;
+        match Settings::of(&self.folder) {
+            Ok(settings) => {
+                self.settings = settings;
+                // What an edge needs beside it may be another.
+                self.files.clear();
+            }
+            Err(error) => events.push(Event::Warning {
+                text: format!("{error}; the settings before hold"),
+            }),
+        }
+    }
+
+    /// Takes down the edges of files that are gone.
+    fn remove(&mut self, paths: &[PathBuf], events: &mut Vec<Event>) {
+        self.files.retain(|path, _| paths.contains(path));
+        let gone: Vec<String> = (self.owned.files())
+            .filter(|(_, file)| file.parent() == Some(self.folder.as_path()))
+            .filter(|(_, file)| !paths.iter().any(|path| path == file))
+            .map(|(edge, _)| edge.clone())
+            .collect();
+        for edge in gone {
+            // Another file may declare it now: it is renamed, not gone.
+            let is_declared = paths
+                .iter()
+                .any(|path| weir_runtime::edge_of(path, None).is_ok_and(|name| name == edge));
+            if is_declared {
+                continue;
+            }
+            // A file with a mistake may be the one that declares it.
+            if paths
+                .iter()
+                .any(|path| weir_runtime::edge_of(path, None).is_err())
+            {
+                continue;
+            }
+            match weir_runtime::down(&edge) {
+                Ok(_) => {
+                    self.note(&edge, "file removed", events);
+                    self.own(&edge, None, events);
+                    events.push(Event::Removed { edge });
+                }
+                Err(error) => events.push(Event::Warning {
+                    text: format!(
+                        "edge {edge}: its file is gone, and it cannot be taken down: {error}"
+                    ),
+                }),
+            }
+        }
+    }
+
+    fn look(&mut self, path: &Path, events: &mut Vec<Event>) {
+        let Some(one) = self.files.get(path) else {
+            return self.plan(path, Why::First, events);
+        };
+        if files::changed(&one.stamps) {
+            return self.plan(path, Why::Changed, events);
+        }
+        let Some(edge) = one.edge.clone().filter(|_| one.state != State::Failed) else {
+            if one.due.is_some_and(|due| due <= Instant::now()) {
+                self.plan(path, Why::Again, events);
+            }
+            return;
+        };
+        let is_applied = one.state == State::Applied;
+        match standing(&edge) {
+            Ok((records, _)) if records != one.records => self.plan(path, Why::Edited, events),
+            Ok((_, is_attached)) if is_applied && !is_attached => {
+                self.plan(path, Why::Detached, events);
+            }
+            Ok(_) => {}
+            Err(error) => self.fail(path, Some(edge), error.to_string(), events),
+        }
+    }
+
+    /// Plans a file, and makes its edge what it says.
+    fn plan(&mut self, path: &Path, why: Why, events: &mut Vec<Event>) {
+        // Before reading: a file that changes meanwhile is read again.
+        let own = (path.to_owned(), Stamp::of(path));
+        let planned = match weir_runtime::plan(path, None) {
+            Ok(planned) => planned,
+            Err(error) => {
+                let stamps = match &error {
+                    // Included files and policies of a file with mistakes are not known: it is tried again.
+                    RuntimeError::Mistakes { found, .. } => {
+                        let text = format!("{error}\n{}", found.render(false));
+                        self.watch(path, vec![own]);
+                        return self.fail(path, None, text.trim_end().to_owned(), events);
+                    }
+                    _ => vec![own],
+                };
+                self.watch(path, stamps);
+                return self.fail(path, None, error.to_string(), events);
+            }
+        };
+        let edge = planned.edge.clone();
+        let stamps = planned
+            .files
+            .iter()
+            .map(|(file, _)| (file.clone(), Stamp::of(file)));
+        self.watch(path, stamps.chain([own]).collect());
+        let other = self.files.iter().find(|(file, one)| {
+            file.as_path() != path
+                && one.edge.as_deref() == Some(&edge)
+                && one.state != State::Failed
+        });
+        if let Some((other, _)) = other {
+            let text = format!(
+                "edge {edge} is declared by {}, too: one file for each edge",
+                other.display()
+            );
+            return self.fail(path, None, text, events);
+        }
+        if let Err(error) = self.apply(path, &planned, why, events) {
+            self.fail(path, Some(edge), error.to_string(), events);
+        }
+    }
+
+    fn apply(
+        &mut self,
+        path: &Path,
+        planned: &Planned,
+        why: Why,
+        events: &mut Vec<Event>,
+    ) -> Result<(), RuntimeError> {
+        let edge = &planned.edge;
+        let digest = digest(planned);
+        let (records, is_attached) = standing(edge)?;
+        let is_running = planned.is_running()?;
+        let is_known = self
+            .owned
+            .get(edge)
+            .is_some_and(|source| source.digest == digest);
+        // A boot leaves nothing running; whoever takes an edge down while the agent runs means it.
+        let is_meant = records != (None, None) || why == Why::Edited;
+        let is_edited = !is_running
+            && is_known
+            && is_meant
+            && !self.is_forced
+            && self.settings.edits == Edits::Report;
+        let state = if is_running && is_attached {
+            if why == Why::First {
+                events.push(Event::Adopted {
+                    edge: edge.clone(),
+                    file: path.to_owned(),
+                });
+            }
+            State::Applied
+        } else if is_edited {
+            events.push(Event::Edited {
+                edge: edge.clone(),
+                how: match records {
+                    (None, None) => "it was taken down",
+                    _ => "it was edited since its file was applied",
+                },
+            });
+            State::Edited
+        } else {
+            for note in &planned.notes {
+                events.push(Event::Warning {
+                    text: format!("edge {edge}: {note}"),
+                });
+            }
+            planned.apply(false)?;
+            events.push(Event::Applied {
+                edge: edge.clone(),
+                file: path.to_owned(),
+                why: why.text(),
+            });
+            self.note(edge, why.text(), events);
+            State::Applied
+        };
+        let records = standing(edge)?.0;
+        self.own(
+            edge,
+            Some(Source {
+                file: path.to_owned(),
+                digest,
+            }),
+            events,
+        );
+        let children = self.children_of(edge)?;
+        if let Some(one) = self.files.get_mut(path) {
+            one.edge = Some(edge.clone());
+            one.state = state;
+            one.error = None;
+            one.records = records;
+            one.due = None;
+            one.pause = PAUSE;
+            one.children = children;
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, path: &Path, stamps: Stamps) {
+        let one = self
+            .files
+            .entry(path.to_owned())
+            .or_insert_with(|| Watched {
+                edge: None,
+                stamps: Vec::new(),
+                state: State::Failed,
+                error: None,
+                records: (None, None),
+                due: None,
+                pause: PAUSE,
+                children: Vec::new(),
+            });
+        if one.stamps != stamps {
+            one.pause = PAUSE;
+        }
+        one.stamps = stamps;
+    }
+
+    fn fail(&mut self, path: &Path, edge: Option<String>, error: String, events: &mut Vec<Event>) {
+        let Some(one) = self.files.get_mut(path) else {
+            return;
+        };
+        let again = one.pause;
+        // The same failure is said once.
+        if one.error.as_ref() != Some(&error) {
+            events.push(Event::Failed {
+                file: path.to_owned(),
+                error: error.clone(),
+                again: again.as_secs(),
+            });
+        }
+        if edge.is_some() {
+            one.edge = edge;
+        }
+        one.state = State::Failed;
+        one.error = Some(error);
+        one.due = Some(Instant::now() + again);
+        one.pause = (again * 2).min(PAUSE_MAX);
+    }
+
+    /// What an edge needs beside it.
+    fn children_of(&self, edge: &str) -> Result<Vec<Wanted>, RuntimeError> {
+        let settings = self.settings.of_edge(edge);
+        let wanted = |kind, function| Wanted {
+            edge: edge.to_owned(),
+            kind,
+            function,
+        };
+        let mut all = Vec::new();
+        if let Some(record) = weir_runtime::graph::running(edge, &mut |_| ())? {
+            let config = record.config()?;
+            if settings.check_services {
+                let balancers = weir_graph::balancers(&config, &record, &[]);
+                let checked = balancers.into_iter().filter(|(_, balancer)| {
+                    let services = balancer.as_ref().map(|one| one.services.as_slice());
+                    services
+                        .unwrap_or_default()
+                        .iter()
+                        .any(|service| service.check.is_some())
+                });
+                all.extend(checked.map(|(name, _)| wanted(Kind::Check, Some(name))));
+            }
+            if settings.follow_routes {
+                all.push(wanted(Kind::Follow, None));
+            }
+        }
+        if settings.helper && network::look(edge)?.is_some() {
+            all.push(wanted(Kind::Helper, None));
+        }
+        Ok(all)
+    }
+
+    fn note(&self, edge: &str, why: &str, events: &mut Vec<Event>) {
+        let author = Author {
+            user: "agent".to_owned(),
+            command: format!("weir agent: {why}"),
+        };
+        let noted = History::below(&self.state, edge).and_then(|history| history.note(&author));
+        if let Err(error) = noted {
+            events.push(Event::Warning {
+                text: format!("edge {edge}: the change is not in the history: {error}"),
+            });
+        }
+    }
+
+    fn own(&mut self, edge: &str, source: Option<Source>, events: &mut Vec<Event>) {
+        if let Err(error) = self.owned.set(edge, source) {
+            events.push(Event::Warning {
+                text: format!(
+                    "cannot write {}: {error}",
+                    self.state.join("agent.json").display()
+                ),
+            });
+        }
+    }
+}
+
+/// What runs of an edge, and whether all its ports are attached.
+fn standing(edge: &str) -> Result<(Records, bool), RuntimeError> {
+    let (graph, is_attached) = match edge::status(edge) {
+        Ok(status) => {
+            let is_attached = status.ports.iter().all(|port| port.attached);
+            (Some(status.text), is_attached)
+        }
+        Err(EdgeError::NotRunning { .. }) => (None, true),
+        Err(error) => return Err(error.into()),
+    };
+    let networks = network::look(edge)?.map(|look| look.text);
+    Ok(((graph, networks), is_attached))
+}
+
+/// Of a file and all that it names.
+fn digest(planned: &Planned) -> String {
+    let mut bytes = Vec::new();
+    for (path, text) in &planned.files {
+        bytes.extend_from_slice(path.as_os_str().as_encoded_bytes());
+        bytes.push(0);
+        bytes.extend_from_slice(text.as_deref().unwrap_or_default());
+        bytes.push(0);
+    }
+    weir_graph::digest(&bytes)
+}

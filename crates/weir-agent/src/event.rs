@@ -1,0 +1,115 @@
+//! What the agent did or found, as lines for people and as JSON.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// An edge was made what its file says.
+    Applied {
+        /// The edge.
+        edge: String,
+        /// Its file.
+        file: PathBuf,
+        /// Why now.
+        why: &'static str,
+    },
+    /// What ran already is what the file says.
+    Adopted {
+        /// The edge.
+        edge: String,
+        /// Its file.
+        file: PathBuf,
+    },
+    /// An edge is no more what its file says, and is left alone.
+    Edited {
+        /// The edge.
+        edge: String,
+        /// How it differs.
+        how: &'static str,
+    },
+    /// A file could not be applied. What ran runs on.
+    Failed {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: String,
+        /// Seconds until it is tried again, if no file changes before.
+        again: u64,
+    },
+    /// An edge whose file is gone was taken down.
+    Removed {
+        /// The edge.
+        edge: String,
+    },
+    /// A child was started.
+    Started {
+        /// The edge that it serves.
+        edge: String,
+        /// Its command.
+        command: String,
+        /// Its process.
+        process: u32,
+    },
+    /// A child ended.
+    Ended {
+        /// The edge that it served.
+        edge: String,
+        /// Its command.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// Seconds until it is started again; `None`: it is wanted no more.
+        again: Option<u64>,
+    },
+    /// Something that the agent does beside could not be done.
+    Warning {
+        /// What and why.
+        text: String,
+    },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Applied { edge, file, why } => {
+                write!(f, "edge {edge}: applied {} ({why})", file.display())
+            }
+            Event::Adopted { edge, file } => {
+                write!(f, "edge {edge}: already runs what {} says", file.display())
+            }
+            Event::Edited { edge, how } => write!(
+                f,
+                "edge {edge}: {how}; it is left alone. `weir history --edge {edge}` shows by whom, SIGHUP applies the file again"
+            ),
+            Event::Failed { file, error, again } => write!(
+                f,
+                "{}: {error}; what runs is unchanged, the next try is in {again} s",
+                file.display()
+            ),
+            Event::Removed { edge } => write!(f, "edge {edge}: its file is gone, taken down"),
+            Event::Started {
+                edge,
+                command,
+                process,
+            } => write!(f, "edge {edge}: started weir {command} (process {process})"),
+            Event::Ended {
+                edge,
+                command,
+                status,
+                again,
+            } => {
+                write!(f, "edge {edge}: weir {command} ended: {status}")?;
+                match again {
+                    Some(again) => write!(f, "; it starts again in {again} s"),
+                    None => Ok(()),
+                }
+            }
+            Event::Warning { text } => f.write_str(text),
+        }
+    }
+}

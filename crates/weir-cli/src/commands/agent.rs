@@ -1,0 +1,91 @@
+//! `weir agent`: looks at files and edges at an interval, until a signal. What it does is `weir_agent`'s; here are signals, systemd and output.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use weir_agent::{Agent, AgentError, Programs, service};
+use weir_runtime::history;
+
+use super::program;
+use crate::args::agent::AgentArgs;
+use crate::failure::Failure;
+use crate::output;
+
+/// Longest wait for a signal.
+const TICK: Duration = Duration::from_millis(100);
+
+impl From<AgentError> for Failure {
+    fn from(error: AgentError) -> Failure {
+        match error {
+            AgentError::Settings { .. } => Failure::usage(error),
+            AgentError::Host(_) => Failure::failed(error),
+        }
+    }
+}
+
+pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
+    let flag = |signals: &[i32]| -> Result<Arc<AtomicBool>, Failure> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in signals {
+            signal_hook::flag::register(*signal, Arc::clone(&flag)).map_err(Failure::failed)?;
+        }
+        Ok(flag)
+    };
+    let (stop, reload) = (flag(&[SIGTERM, SIGINT])?, flag(&[SIGHUP])?);
+    let folder = std::path::absolute(&args.folder).map_err(Failure::failed)?;
+    if !folder.is_dir() {
+        return Err(Failure::Usage(format!(
+            "{} is no folder: name the one with the files of the edges, `weir agent FOLDER`",
+            folder.display()
+        )));
+    }
+    let mut agent = Agent::new(&folder, &history::state_path(), programs()?)?;
+    let mut is_ready = false;
+    // systemd takes half of its time for silence.
+    let interval = match service::watchdog() {
+        Some(limit) => args.interval.min(limit / 3),
+        None => args.interval,
+    };
+    while !stop.load(Ordering::Relaxed) {
+        if reload.swap(false, Ordering::Relaxed) {
+            agent.reload();
+        }
+        for event in agent.pass() {
+            let line = match args.json {
+                true => serde_json::to_string(&event).map_err(Failure::failed)?,
+                false => event.to_string(),
+            };
+            output::out(&format!("{line}\n"))?;
+        }
+        match is_ready {
+            false => service::ready(&agent.summary()),
+            true => service::alive(&agent.summary()),
+        }
+        is_ready = true;
+        let next = Instant::now() + interval;
+        while Instant::now() < next
+            && !stop.load(Ordering::Relaxed)
+            && !reload.load(Ordering::Relaxed)
+        {
+            std::thread::sleep(TICK.min(next.saturating_duration_since(Instant::now())));
+        }
+    }
+    service::stopping();
+    agent.stop();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn programs() -> Result<Programs, Failure> {
+    let setpriv = program::in_path("setpriv").ok_or_else(|| {
+        Failure::Failed(
+            "`setpriv` is not in PATH, which starts commands with few rights: install util-linux"
+                .to_owned(),
+        )
+    })?;
+    let weir: PathBuf = std::env::current_exe().map_err(Failure::failed)?;
+    Ok(Programs { weir, setpriv })
+}

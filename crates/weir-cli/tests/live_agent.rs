@@ -1,0 +1,363 @@
+//! `weir agent` with real edges and devices: files that come, change and go, damage, edits, kills of the agent and of its children.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use weir_kernel::NetNs;
+use weir_kernel::bed::{self, End};
+
+use crate::live_bed::{file, pinned, root, stderr};
+use crate::live_farm::Farm;
+
+/// Long enough for a host that is busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running agent; killed when dropped.
+struct Running {
+    child: Child,
+    events: Receiver<Value>,
+}
+
+impl Running {
+    fn start(ns: &NetNs, folder: &PathBuf, state: &PathBuf) -> Running {
+        let mut command = ns.command(env!("CARGO_BIN_EXE_weir")).expect("namespace");
+        command
+            .args(["agent", "--interval", "200ms", "--json"])
+            .arg(folder);
+        command.env("STATE_DIRECTORY", state).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("weir starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let (sender, events) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let event = serde_json::from_str(&line).expect("JSON");
+                if sender.send(event).is_err() {
+                    return;
+                }
+            }
+        });
+        Running { child, events }
+    }
+
+    /// Waits for an event; those before it are passed over.
+    #[track_caller]
+    fn event(&self, name: &str) -> Value {
+        let until = Instant::now() + PATIENCE;
+        let mut seen = Vec::new();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(left) {
+                Ok(event) if event["event"] == name => return event,
+                Ok(event) => seen.push(event),
+                Err(error) => panic!("no event `{name}` ({error}), but {seen:?}"),
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = Pid::from_raw(self.child.id() as i32).expect("a process");
+        kill_process(process, signal).expect("it lives");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two hosts, and the folders of an agent on the second.
+struct Bed {
+    left: NetNs,
+    right: NetNs,
+    edge: String,
+    folder: PathBuf,
+    state: PathBuf,
+}
+
+impl Bed {
+    fn new(name: &str) -> Bed {
+        let ns = |part: &str| NetNs::create(&format!("weira-{name}-{part}")).expect("namespace");
+        let folder = file("agent", "").with_extension("d");
+        fs::create_dir_all(&folder).expect("cargo's folder is writable");
+        let bed = Bed {
+            left: ns("l"),
+            right: ns("r"),
+            edge: format!("a{}-{name}", std::process::id()),
+            state: folder.with_extension("state"),
+            folder,
+        };
+        bed.cable();
+        bed
+    }
+
+    fn cable(&self) {
+        let end = |ns, name, addresses| End {
+            ns,
+            name,
+            addresses,
+        };
+        bed::veth(
+            end(&self.left, "left0", &["10.79.0.1/24"]),
+            end(&self.right, "right0", &["10.79.0.2/24"]),
+        )
+        .expect("veth");
+    }
+
+    /// Writes the file of the edge, as an editor does: beside it, then in its place.
+    fn write(&self, rules: &str) {
+        let text = format!(
+            "edge = \"{}\"\n[[port]]\nname = \"in\"\ndevice = \"right0\"\n[[function]]\nname = \"shield\"\nkind = \"filter\"\n\
+             rules = [{rules}]\n[[link]]\nfrom = \"in\"\nto = \"shield\"\n",
+            self.edge
+        );
+        let beside = self.folder.join("edge.new");
+        fs::write(&beside, text).expect("writable");
+        fs::rename(&beside, self.file()).expect("writable");
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join("edge.toml")
+    }
+
+    fn agent(&self) -> Running {
+        Running::start(&self.right, &self.folder, &self.state)
+    }
+
+    fn weir(&self, args: &[&str]) -> Output {
+        let mut command = self
+            .right
+            .command(env!("CARGO_BIN_EXE_weir"))
+            .expect("namespace");
+        let command = command.args(args).env("STATE_DIRECTORY", &self.state);
+        command.output().expect("weir starts")
+    }
+
+    fn generation(&self) -> u64 {
+        let output = self.weir(&["status", "--edge", &self.edge, "--json"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let status: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        status["edges"][0]["generation"].as_u64().expect("a number")
+    }
+
+    /// Whether a port of the second host can be connected to.
+    fn connects(&self, port: u16) -> bool {
+        let address = SocketAddr::from(([10, 79, 0, 2], port));
+        let listener = self
+            .right
+            .run(|| TcpListener::bind(address))
+            .expect("namespace");
+        let _listener = listener.expect("binds");
+        let patience = Duration::from_millis(700);
+        let connect = || TcpStream::connect_timeout(&address, patience).is_ok();
+        self.left.run(connect).expect("namespace")
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _ = self.weir(&["down", "--edge", &self.edge]);
+        let _ = fs::remove_dir_all(&self.state);
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn files_that_come_change_and_go() {
+    if !root("files_that_come_change_and_go") {
+        return;
+    }
+    let bed = Bed::new("files");
+    let agent = bed.agent();
+    bed.write("\"deny tcp to-port 7001\"");
+    assert_eq!(agent.event("applied")["edge"], bed.edge.as_str());
+    assert!(!bed.connects(7001) && bed.connects(7002), "the first rules");
+    bed.write("\"deny tcp to-port 7002\"");
+    assert_eq!(agent.event("applied")["why"], "file changed");
+    assert!(
+        bed.connects(7001) && !bed.connects(7002),
+        "the second rules"
+    );
+    // A mistake changes nothing, and is told with its place.
+    bed.write("\"deny tpc to-port 7003\"");
+    let failed = agent.event("failed");
+    assert!(
+        failed["error"].as_str().is_some_and(|e| e.contains("tpc")),
+        "{failed}"
+    );
+    assert!(
+        bed.connects(7001) && !bed.connects(7002),
+        "the second rules"
+    );
+    bed.write("\"deny tcp to-port 7001\"");
+    agent.event("applied");
+    let output = bed.weir(&["history", "--edge", &bed.edge, "--json"]);
+    let history: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        history["changes"].as_array().map(Vec::len),
+        Some(3),
+        "{history}"
+    );
+    assert_eq!(history["changes"][2]["user"], "agent");
+    // A file that is renamed is not gone.
+    fs::rename(bed.file(), bed.folder.join("other.toml")).expect("renamed");
+    let applied = agent.event("applied");
+    assert!(
+        applied["file"]
+            .as_str()
+            .is_some_and(|f| f.ends_with("other.toml"))
+    );
+    assert!(!bed.connects(7001), "still the first rules");
+    fs::remove_file(bed.folder.join("other.toml")).expect("removed");
+    agent.event("removed");
+    assert!(
+        bed.connects(7001) && pinned(&bed.right) == 0,
+        "nothing stays"
+    );
+}
+
+#[test]
+fn damage_is_repaired_and_edits_are_left_alone() {
+    if !root("damage_is_repaired_and_edits_are_left_alone") {
+        return;
+    }
+    let bed = Bed::new("damage");
+    bed.write("\"deny tcp to-port 7001\"");
+    let agent = bed.agent();
+    agent.event("applied");
+    // The device is replaced by another of its name: while there is none, it is tried again and again.
+    bed.right.ip(&["link", "del", "right0"]).expect("ip");
+    agent.event("failed");
+    bed.cable();
+    agent.event("applied");
+    assert!(!bed.connects(7001) && bed.connects(7002), "attached again");
+    // Somebody takes the edge down: it stays down until SIGHUP.
+    let output = bed.weir(&["down", "--edge", &bed.edge]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(agent.event("edited")["how"], "it was taken down");
+    assert!(bed.connects(7001), "no edge any more");
+    agent.signal(Signal::HUP);
+    agent.event("applied");
+    assert!(!bed.connects(7001), "applied again");
+    // Somebody goes back to nothing and to the first change: the agent reports, and sees when it is undone.
+    let other = bed.folder.join("edge.bak");
+    let text = fs::read_to_string(bed.file())
+        .expect("readable")
+        .replace("7001", "7002");
+    fs::write(&other, text).expect("writable");
+    let renamed = bed.state.join("by-hand.toml");
+    fs::rename(&other, &renamed).expect("renamed");
+    let by_hand = |file: &PathBuf| {
+        let output = bed.weir(&["apply", file.to_str().expect("UTF-8")]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    };
+    by_hand(&renamed);
+    agent.event("edited");
+    assert!(
+        bed.connects(7001) && !bed.connects(7002),
+        "what was applied by hand"
+    );
+    // `edits = "revert"` is for those who want it.
+    fs::write(bed.folder.join("agent.toml"), "edits = \"revert\"\n").expect("writable");
+    agent.event("applied");
+    assert!(
+        !bed.connects(7001) && bed.connects(7002),
+        "what the file says"
+    );
+    by_hand(&renamed);
+    assert_eq!(agent.event("applied")["why"], "edits are reverted");
+}
+
+#[test]
+fn an_edge_outlives_its_agent_and_is_adopted() {
+    if !root("an_edge_outlives_its_agent_and_is_adopted") {
+        return;
+    }
+    let bed = Bed::new("adopt");
+    bed.write("\"deny tcp to-port 7001\"");
+    let agent = bed.agent();
+    agent.event("applied");
+    let generation = bed.generation();
+    drop(agent);
+    assert!(!bed.connects(7001), "killed, and the edge runs on");
+    let agent = bed.agent();
+    agent.event("adopted");
+    assert_eq!(bed.generation(), generation, "nothing was applied");
+    // Edited while no agent ran, and taken down while none ran: the first stays, the second is a boot for all that can be seen.
+    agent.signal(Signal::TERM);
+    drop(agent);
+    let output = bed.weir(&["down", "--edge", &bed.edge]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let agent = bed.agent();
+    assert_eq!(agent.event("applied")["why"], "first look");
+    assert!(!bed.connects(7001), "back after a boot");
+}
+
+#[test]
+fn health_checks_are_children_that_come_back() {
+    if !root("health_checks_are_children_that_come_back") {
+        return;
+    }
+    let farm = Farm::new("agent");
+    let keys =
+        "mode = \"nat\"\ncheck = { kind = \"tcp\", interval = \"100ms\", timeout = \"500ms\" }";
+    farm.write(&farm.service("192.0.2.1", keys, &[0, 1, 2]));
+    let folder = file("agent", "").with_extension("d");
+    let state = folder.with_extension("state");
+    fs::create_dir_all(&folder).expect("writable");
+    fs::copy(&farm.config, folder.join("farm.toml")).expect("copied");
+    let agent = Running::start(&farm.edge, &folder, &state);
+    agent.event("applied");
+    let started = agent.event("started");
+    let command = started["command"].as_str().expect("text");
+    assert!(command.starts_with("service check --edge "), "{command}");
+    let process = started["process"].as_u64().expect("a number") as i32;
+    // It has few rights, and no way to more.
+    let is_set_up = || {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+        // What has this name is weir: setpriv has done its part.
+        (status.starts_with("Name:\tweir\n")).then_some(status)
+    };
+    let until = Instant::now() + PATIENCE;
+    let status = loop {
+        match is_set_up() {
+            Some(status) => break status,
+            None => assert!(Instant::now() < until, "no weir"),
+        }
+    };
+    let field = |name: &str| {
+        let line = status
+            .lines()
+            .find(|line| line.starts_with(name))
+            .expect("a line");
+        line.split_whitespace().nth(1).expect("a value").to_owned()
+    };
+    assert_eq!(field("NoNewPrivs:"), "1");
+    // CAP_NET_ADMIN 12, CAP_SYS_ADMIN 21, CAP_PERFMON 38, CAP_BPF 39: those of them that the agent has.
+    let allowed = 1 << 12 | 1 << 21 | 1 << 38 | 1u64 << 39;
+    let bounding = u64::from_str_radix(&field("CapBnd:"), 16).expect("hexadecimal");
+    assert_eq!(bounding & !allowed, 0, "{bounding:x}");
+    kill_process(Pid::from_raw(process).expect("a process"), Signal::KILL).expect("it lives");
+    agent.event("ended");
+    let again = agent.event("started")["process"]
+        .as_u64()
+        .expect("a number");
+    assert_ne!(again, process as u64);
+    // A killed agent leaves no child behind.
+    drop(agent);
+    let until = Instant::now() + PATIENCE;
+    while PathBuf::from(format!("/proc/{again}")).exists() {
+        assert!(Instant::now() < until, "the child {again} lives on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _ = fs::remove_dir_all(&folder);
+    let _ = fs::remove_dir_all(&state);
+}
