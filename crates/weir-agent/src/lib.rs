@@ -10,6 +10,7 @@ mod agent;
 mod children;
 mod event;
 mod files;
+pub mod metrics;
 mod owned;
 pub mod service;
 mod settings;

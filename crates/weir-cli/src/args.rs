@@ -624,6 +624,9 @@ pub(crate) struct StatusArgs {
     /// Show the counters of every filter rule and set entry
     #[arg(long)]
     pub(crate) hits: bool,
+    /// Print metrics of all edges as OpenMetrics text, for example for the textfile collector of Prometheus' node_exporter
+    #[arg(long, conflicts_with_all = ["config", "edge", "hits", "json"])]
+    pub(crate) openmetrics: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

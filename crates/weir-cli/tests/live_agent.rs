@@ -186,6 +186,7 @@ fn files_that_come_change_and_go() {
         bed.connects(7001) && !bed.connects(7002),
         "the second rules"
     );
+    metrics_are_those_of_the_status(&bed);
     // A mistake changes nothing, and is told with its place.
     bed.write("\"deny tpc to-port 7003\"");
     let failed = agent.event("failed");
@@ -222,6 +223,57 @@ fn files_that_come_change_and_go() {
         bed.connects(7001) && pinned(&bed.right) == 0,
         "nothing stays"
     );
+}
+
+/// Metrics and `weir status` say the same. A host is never quite silent: a packet may come between two readings.
+#[track_caller]
+fn metrics_are_those_of_the_status(bed: &Bed) {
+    let read = |args: &[&str]| {
+        let output = bed.weir(args);
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let same = || {
+        let status = read(&["status", "--edge", &bed.edge, "--json"]);
+        let status: Value = serde_json::from_str(&status).expect("JSON");
+        let edge = &status["edges"][0];
+        let metrics = read(&["status", "--openmetrics"]);
+        let value = |start: &str| {
+            let line = metrics.lines().find(|line| line.starts_with(start));
+            let line = line.unwrap_or_else(|| panic!("no {start} in\n{metrics}"));
+            line.rsplit(' ')
+                .next()
+                .and_then(|value| value.parse::<u64>().ok())
+        };
+        let edge_label = format!("edge=\"{}\"", bed.edge);
+        let port = format!("{{{edge_label},port=\"in\",direction=\"received\"");
+        let function = format!("{{{edge_label},function=\"shield\"");
+        let pairs = [
+            (
+                &edge["generation"],
+                format!("weir_edge_generation{{{edge_label}}}"),
+            ),
+            (
+                &edge["ports"][0]["ledger"]["received"],
+                format!("weir_port_packets_total{port}}}"),
+            ),
+            (
+                &edge["ports"][0]["ledger"]["bytes"],
+                format!("weir_port_bytes_total{port}}}"),
+            ),
+            (
+                &edge["functions"][0]["ledger"]["verdicts"]["drop"],
+                format!("weir_function_verdicts_total{function},verdict=\"drop\"}}"),
+            ),
+        ];
+        let dropped = pairs[3].0.as_u64();
+        assert!(dropped.is_some_and(|packets| packets > 0), "{status}");
+        assert_eq!(value(&format!("weir_port_attached{{{edge_label}")), Some(1));
+        pairs
+            .iter()
+            .all(|(number, start)| number.as_u64() == value(start))
+    };
+    assert!((0..20).any(|_| same()), "they differ each time");
 }
 
 #[test]

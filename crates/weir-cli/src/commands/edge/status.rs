@@ -25,6 +25,10 @@ struct Unreadable {
 }
 
 pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
+    if args.openmetrics {
+        output::out(&weir_agent::metrics::openmetrics()?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let named = match &args.config {
         Some(path) => Some(super::name(path, args.edge.as_deref())?),
         None => args.edge.clone(),
