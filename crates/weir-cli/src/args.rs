@@ -641,7 +641,7 @@ pub(crate) struct DownArgs {
     /// Name of the edge to stop; with a document, which edge of it this host is
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "interfaces"])]
     pub(crate) edge: Option<String>,
-    /// Stop all edges in this network namespace, and remove the remains of killed `weir run` processes
+    /// Stop all edges in this network namespace, and remove the remains of killed `weir run` processes and of namespaces that are gone
     #[arg(long, conflicts_with = "interfaces")]
     pub(crate) all: bool,
     /// Interface to detach a killed `weir run` from; default: all in this network namespace

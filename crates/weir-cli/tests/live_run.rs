@@ -1,11 +1,14 @@
 //! `weir run` and `weir down` as processes: what they attach, what they leave, how they refuse.
 
+use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use crate::live_bed::{Run, file, look_at, matched, pinned, prog_on, root, stderr, weir};
 use rustix::process::Signal;
+use serde_json::Value;
 use weir_kernel::bed::{self, End};
 use weir_kernel::{NetNs, pins};
 
@@ -285,6 +288,71 @@ fn kills_at_any_moment_leave_nothing_or_a_whole_program() {
         stayed < 20,
         "some kills came before the program was attached"
     );
+}
+
+#[test]
+fn what_a_killed_run_left_is_named_and_removed_when_its_namespace_is_gone() {
+    if !root("what_a_killed_run_left_is_named_and_removed_when_its_namespace_is_gone") {
+        return;
+    }
+    pins::ensure_bpffs().expect("bpffs");
+    let elsewhere = NetNs::create("weirl-else").expect("namespace");
+    let all = || fs::read_dir(pins::RUN).into_iter().flatten().flatten();
+    for hook in ["xdp", "tc", "clsact"] {
+        let (_left, right) = pair("weirl-lost");
+        let prefix = format!("{}-", right.inode().expect("readable"));
+        let is_left = || all().any(|e| e.file_name().to_string_lossy().starts_with(&prefix));
+        let run = Run::start(&right, POLICY, &["right0"], &["--hook", hook]);
+        // It runs: another namespace neither names nor removes it.
+        let named = |ns: &NetNs| -> Vec<Value> {
+            let status = weir(ns, &["status", "--json"]);
+            assert!(status.status.success(), "{}", stderr(&status));
+            let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+            let all = status["remains"].as_array().expect("a list").clone();
+            let netns = right.inode().expect("readable");
+            all.into_iter()
+                .filter(|one| one["netns"] == netns)
+                .collect()
+        };
+        assert_eq!(
+            (named(&right), named(&elsewhere)),
+            (vec![], vec![]),
+            "{hook}"
+        );
+        run.signal(Signal::KILL);
+        drop(run.wait());
+        // Killed, with its namespace there: that names and removes it, no other one does.
+        let there = named(&right);
+        assert_eq!(there.len(), 1, "{hook}: {there:?}");
+        assert_eq!(there[0]["interface"], "right0", "{hook}");
+        assert!(there[0]["program"].is_u64(), "{hook}: {there:?}");
+        assert_eq!(named(&elsewhere), Vec::<Value>::new(), "{hook}");
+        let down = weir(&elsewhere, &["down", "--all"]);
+        assert!(down.status.success(), "{}", stderr(&down));
+        assert_eq!(pinned(&right), 1, "{hook}");
+        drop(right);
+        // The kernel takes a namespace away a while after its last user.
+        let end = Instant::now() + Duration::from_secs(10);
+        let words = format!("of network namespace {}", prefix.trim_end_matches('-'));
+        while !said(&elsewhere, &["status"]).contains(&words) {
+            assert!(Instant::now() < end, "{hook}: status does not name it");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Only `--all` reaches beyond this namespace.
+        drop(said(&elsewhere, &["down"]));
+        assert!(is_left(), "{hook}");
+        let removed = said(&elsewhere, &["down", "--all"]);
+        assert!(removed.contains(&words), "{hook}: {removed}");
+        assert!(!is_left(), "{hook}");
+        assert!(!said(&elsewhere, &["status"]).contains(&words), "{hook}");
+    }
+}
+
+/// What a command that ends well prints.
+fn said(ns: &NetNs, args: &[&str]) -> String {
+    let output = weir(ns, args);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]

@@ -236,6 +236,34 @@ pub fn current_inode() -> Result<u64, KernelError> {
         .map_err(|e| KernelError::sys("identify the network namespace", e))
 }
 
+/// Inode of the first PID namespace, whose processes are all there are (`PROC_PID_INIT_INO` of the kernel).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Keeps those of these namespaces, by inode, that nothing refers to: no thread, no descriptor and no mount of any process. Where not all
+/// processes are seen, as in a container, none is kept.
+pub(crate) fn retain_gone(inodes: &mut Vec<u64>) {
+    let inode = |path: &str| fs::metadata(path).map(|found| found.ino());
+    let sees_all = || inode("/proc/self/ns/pid").is_ok_and(|of| of == FIRST_PID_NAMESPACE);
+    if inodes.is_empty() || !sees_all() {
+        return inodes.clear();
+    }
+    let entries = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten();
+    for process in entries(PathBuf::from("/proc")) {
+        let is_process = |name: &str| name.bytes().all(|c| c.is_ascii_digit());
+        if !process.file_name().to_str().is_some_and(is_process) {
+            continue;
+        }
+        let threads = entries(process.path().join("task")).map(|one| one.path().join("ns/net"));
+        let descriptors = entries(process.path().join("fd")).map(|one| one.path());
+        for path in threads.chain(descriptors) {
+            let target = fs::read_link(path).unwrap_or_default();
+            inodes.retain(|one| target.as_os_str() != format!("net:[{one}]").as_str());
+        }
+        let mounts = fs::read_to_string(process.path().join("mountinfo")).unwrap_or_default();
+        inodes.retain(|one| !mounts.contains(&format!(" net:[{one}] ")));
+    }
+}
+
 /// Runs a command to its end; an error carries the command line and what it
 /// wrote to standard error.
 pub fn run_command(command: &mut Command) -> Result<String, KernelError> {

@@ -136,6 +136,21 @@ pub fn release_all(owner: &str, ifindexes: Option<&[u32]>) -> Result<Vec<String>
     Ok(released)
 }
 
+/// Removes the record of a device that is gone, with its settings, in a namespace by its inode.
+///
+/// # Errors
+/// The record cannot be removed.
+pub fn forget(owner: &str, netns: u64, ifindex: u32) -> Result<(), KernelError> {
+    let record = record_in(netns, owner, ifindex);
+    match fs::remove_file(&record) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            let what = format!("remove {}", record.display());
+            Err(KernelError::sys(what, e))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Devices of this namespace of which an owner holds settings.
 ///
 /// # Errors
@@ -206,8 +221,11 @@ impl Drop for OwnSource {
 }
 
 fn record_of(owner: &str, ifindex: u32) -> Result<PathBuf, KernelError> {
-    let name = format!("{}-{ifindex}-{owner}", netns::current_inode()?);
-    Ok(Path::new(RECORDS).join(name))
+    Ok(record_in(netns::current_inode()?, owner, ifindex))
+}
+
+fn record_in(netns: u64, owner: &str, ifindex: u32) -> PathBuf {
+    Path::new(RECORDS).join(format!("{netns}-{ifindex}-{owner}"))
 }
 
 /// Devices and owners of the records of this namespace.

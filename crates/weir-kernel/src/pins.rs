@@ -288,7 +288,7 @@ pub struct Claim {
 
 /// Claims an interface of the current namespace; `None` if a living process has it.
 pub fn claim(ifindex: u32) -> Result<Option<Claim>, KernelError> {
-    let path = Path::new(CLAIMS).join(format!("{}-{ifindex}", netns::current_inode()?));
+    let path = claim_path(netns::current_inode()?, ifindex);
     let failed = |e| KernelError::sys(format!("lock {}", path.display()), e);
     let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
     loop {
@@ -372,6 +372,53 @@ pub fn list_all() -> Result<Vec<PinnedLink>, KernelError> {
     }
     found.sort_by_key(|pin| (pin.netns, pin.ifindex));
     Ok(found)
+}
+
+/// Pins of other namespaces that do nothing any more: their interface is gone, usually with its namespace, and no process claims it.
+/// [`remove`] removes them from anywhere.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn orphans() -> Result<Vec<PinnedLink>, KernelError> {
+    let here = netns::current_inode()?;
+    let mut found = list_all()?;
+    found.retain(|pin| pin.netns != here && !is_claimed(pin.netns, pin.ifindex));
+    // A link says itself that its interface is gone. A filter cannot be asked for from here.
+    let mut filters: Vec<u64> = (found.iter())
+        .filter(|pin| matches!(pin.place, PinnedHook::Clsact { .. }))
+        .map(|pin| pin.netns)
+        .collect();
+    netns::retain_gone(&mut filters);
+    for pin in &mut found {
+        if filters.contains(&pin.netns) {
+            pin.prog_id = None;
+        }
+    }
+    found.retain(|pin| pin.prog_id.is_none());
+    Ok(found)
+}
+
+/// What killed processes left in the current namespace: pins of interfaces that no process claims.
+///
+/// # Errors
+/// As of [`list`].
+pub fn left_here() -> Result<Vec<PinnedLink>, KernelError> {
+    let mut found = list()?;
+    found.retain(|pin| !is_claimed(pin.netns, pin.ifindex));
+    Ok(found)
+}
+
+/// Whether a living process has claimed an interface.
+fn is_claimed(netns: u64, ifindex: u32) -> bool {
+    // A claim that cannot be read is taken for one: its pins stay.
+    match try_lock(&claim_path(netns, ifindex)) {
+        Ok(lock) => lock.is_none(),
+        Err(e) => e.kind() != io::ErrorKind::NotFound,
+    }
+}
+
+fn claim_path(netns: u64, ifindex: u32) -> PathBuf {
+    Path::new(CLAIMS).join(format!("{netns}-{ifindex}"))
 }
 
 /// Takes the program off the interface and removes the pin; a dead pin is just

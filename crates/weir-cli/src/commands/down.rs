@@ -1,4 +1,5 @@
-//! `weir down`: takes down edges, or takes off what a killed `weir run` left on the interfaces of this network namespace.
+//! `weir down`: takes down edges, or takes off what a killed `weir run` left on the interfaces of this network namespace; with `--all` as
+//! well what is left of namespaces that are gone.
 //!
 //! An edge goes only if it is asked for: nobody left it behind, it has no process.
 
@@ -10,7 +11,7 @@ use weir_engine::edge;
 use weir_engine::live::OWNER;
 use weir_kernel::own_source;
 use weir_kernel::pins::{self, PinnedLink};
-use weir_kernel::{KernelError, iface};
+use weir_kernel::{KernelError, iface, netns};
 use weir_runtime::Kind;
 
 use crate::args::DownArgs;
@@ -28,6 +29,8 @@ struct Stays {
 struct Removed {
     interface: Option<String>,
     ifindex: u32,
+    /// Inode of its network namespace.
+    netns: u64,
     /// Absent where only a pin was left.
     program: Option<u32>,
 }
@@ -78,11 +81,19 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
         }
         found.retain(|pin| wanted.contains(&pin.ifindex));
     }
+    if args.all {
+        found.extend(pins::orphans().map_err(Failure::failed)?);
+    }
+    let here = netns::current_inode().map_err(Failure::failed)?;
     let mut removed = Vec::with_capacity(found.len());
     let mut failed: Option<KernelError> = None;
     // One that cannot be removed must not keep the others.
     for pin in found {
-        match pins::remove(&pin) {
+        let forgotten = match pin.netns == here {
+            true => Ok(()),
+            false => own_source::forget(OWNER, pin.netns, pin.ifindex),
+        };
+        match pins::remove(&pin).and(forgotten) {
             Ok(()) => removed.push(pin),
             Err(error) => failed = failed.or(Some(error)),
         }
@@ -104,6 +115,7 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
             .map(|pin| Removed {
                 interface: pin.name,
                 ifindex: pin.ifindex,
+                netns: pin.netns,
                 program: pin.prog_id,
             })
             .collect();
@@ -131,7 +143,12 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
                 .map(|name| format!("edge {name}: down\n"))
                 .collect::<String>(),
         )?;
-        output::out(&removed.iter().map(line).collect::<String>())?;
+        output::out(
+            &removed
+                .iter()
+                .map(|pin| line(pin, here))
+                .collect::<String>(),
+        )?;
         let back = |name: &String| format!("{name}: restored the settings of its stack\n");
         output::out(&restored.iter().map(back).collect::<String>())?;
     }
@@ -161,11 +178,14 @@ fn down_to(args: &DownArgs, gone: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(pin: &PinnedLink) -> String {
-    let name = pin
+fn line(pin: &PinnedLink, here: u64) -> String {
+    let mut name = pin
         .name
         .clone()
         .unwrap_or_else(|| format!("interface {} (gone)", pin.ifindex));
+    if pin.netns != here {
+        name.push_str(&format!(" of network namespace {}", pin.netns));
+    }
     match pin.prog_id {
         Some(id) => format!("{name}: removed program {id}\n"),
         None => format!("{name}: removed a pin without a program\n"),

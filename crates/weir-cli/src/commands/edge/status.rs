@@ -59,9 +59,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
         output::complain(&format!("edge {} cannot be read: {}", one.edge, one.error));
     }
     // Policies and programs belong to no edge: they are shown unless one edge is asked for.
-    let (policies, programs) = match named {
-        Some(_) => (Vec::new(), Vec::new()),
-        None => (others::policies()?, others::programs()?),
+    let (policies, programs, remains) = match named {
+        Some(_) => (Vec::new(), Vec::new(), Vec::new()),
+        None => (others::policies()?, others::programs()?, others::remains()?),
     };
     if args.json {
         let networks: Result<Vec<_>, _> = networks.iter().map(Shown::json).collect();
@@ -70,6 +70,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
             "networks": networks?,
             "policies": policies,
             "programs": programs,
+            "remains": remains,
             "unreadable": unreadable,
         }))?;
         return Ok(code);
@@ -78,8 +79,8 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
     for one in &networks {
         texts.push(one.summary()?);
     }
-    if !policies.is_empty() || !programs.is_empty() {
-        texts.push(others::text(&policies, &programs));
+    if !policies.is_empty() || !programs.is_empty() || !remains.is_empty() {
+        texts.push(others::text(&policies, &programs, &remains));
     }
     match texts.is_empty() {
         true if unreadable.is_empty() => {
