@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use crate::live_bed::{file, stderr};
 use serde_json::Value;
 
-const RULES: &str = "*filter\n:INPUT DROP [0:0]\n-A INPUT -i lo -j ACCEPT\n-A INPUT -m limit --limit 5/sec -j ACCEPT\nCOMMIT\n";
+const RULES: &str = "*filter\n:INPUT DROP [0:0]\n-A INPUT -i lo -j ACCEPT\n-A INPUT -m quota --quota 1000 -j ACCEPT\nCOMMIT\n";
 
 fn weir(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -35,7 +35,7 @@ fn an_import_goes_to_standard_output_and_names_lines_beside() {
     assert!(policy.ends_with("net-proto ip4 drop\n"), "{policy}");
     let told = String::from_utf8(made.stderr).expect("text");
     assert!(
-        told.starts_with("weir: <stdin>:4: `-m limit` is not translated"),
+        told.starts_with("weir: <stdin>:4: `-m quota` depends on packets before"),
         "{told}"
     );
     assert_eq!(

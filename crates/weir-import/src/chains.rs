@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::condition::{Condition, TooMany, Work, product, subtract_with};
+use crate::packets_before::{Change, Limited};
 
 /// Most decisions that chains may become.
 const MAX_DECISIONS: usize = 4_000;
@@ -37,7 +38,24 @@ pub(crate) struct Rule {
     pub(crate) then: Then,
     /// Text in front of what is logged.
     pub(crate) log: Option<String>,
+    /// `then` is for packets above a rate, or within it.
+    pub(crate) limited: Option<Limited>,
+    /// What is done to a set for all packets of the rule, before `then`.
+    pub(crate) change: Option<(Vec<Condition>, Change)>,
 }
+
+impl Rule {
+    /// Whether it does nothing but drop these packets.
+    fn drops(&self, packets: &[Condition]) -> bool {
+        let plain = self.log.is_none() && self.limited.is_none() && self.change.is_none();
+        let covered = |packet: &Condition| self.when.iter().any(|one| one.covers(packet));
+        plain && self.then == Then::Drop && packets.iter().all(covered)
+    }
+}
+
+/// Why a rule with a limit has no counterpart.
+const ABOVE: &str = "weir drops what is above a rate; for other things it has no limit, and cannot do them for what is above only";
+const WITHIN: &str = "weir drops what is above a rate, and has no limit for what a rule does with packets within it, but for `accept` in front of drops and for `return` right in front of one";
 
 /// A chain as read.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +75,8 @@ pub(crate) enum Verdict {
     Drop,
     /// Only reported.
     Log,
+    /// Only a set is changed.
+    Change,
 }
 
 /// Packets that meet one of the conditions, and none of earlier accepts and drops, have the verdict.
@@ -69,6 +89,9 @@ pub(crate) struct Decision {
     pub(crate) log: Option<String>,
     /// Whether the packets open connections whose packets have the verdict, too.
     pub(crate) stateful: bool,
+    /// The verdict is for packets above a rate (drop), or within it (accept); the others go on.
+    pub(crate) limited: Option<Limited>,
+    pub(crate) change: Option<Change>,
 }
 
 /// Why a rule has no place in the list.
@@ -114,12 +137,12 @@ impl<'a> Flatten<'a> {
             return Err(format!("chains are nested deeper than {MAX_DEPTH}"));
         }
         let mut left = entered;
-        for rule in &chain.rules {
+        for (at, rule) in chain.rules.iter().enumerate() {
             if left.is_empty() {
                 break;
             }
             let before = self.decisions.len();
-            match self.rule(rule, &left, depth) {
+            match self.rule(rule, chain.rules.get(at + 1), &left, depth) {
                 Ok(gone) => left = gone,
                 Err(reason) => {
                     // A chain that cannot be inlined whole is not inlined in part.
@@ -139,6 +162,7 @@ impl<'a> Flatten<'a> {
     fn rule(
         &mut self,
         rule: &Rule,
+        next: Option<&Rule>,
         left: &[Condition],
         depth: usize,
     ) -> Result<Vec<Condition>, String> {
@@ -157,31 +181,72 @@ impl<'a> Flatten<'a> {
         if when.is_empty() {
             return Ok(left.to_vec());
         }
-        let mut push = |verdict, log| {
-            if self.decisions.len() >= MAX_DECISIONS {
+        let decisions = &mut self.decisions;
+        let mut put = |decision: Decision| {
+            if decisions.len() >= MAX_DECISIONS {
                 return Err(format!("the chains become more than {MAX_DECISIONS} rules"));
             }
-            self.decisions.push(Decision {
-                line: rule.line,
-                text: rule.text.clone(),
-                when: when.clone(),
-                verdict,
-                log,
-                stateful: false,
-            });
+            decisions.push(decision);
             Ok(())
         };
-        if rule.log.is_some() {
-            push(Verdict::Log, rule.log.clone())?;
+        let decision = |verdict| Decision {
+            line: rule.line,
+            text: rule.text.clone(),
+            when: when.clone(),
+            verdict,
+            log: None,
+            stateful: false,
+            limited: None,
+            change: None,
+        };
+        if let Some((of, change)) = &rule.change {
+            put(Decision {
+                when: product(left, of).map_err(too_many)?,
+                change: Some(change.clone()),
+                ..decision(Verdict::Change)
+            })?;
         }
+        if rule.log.is_some() {
+            put(Decision {
+                log: rule.log.clone(),
+                ..decision(Verdict::Log)
+            })?;
+        }
+        if let Some(limited) = &rule.limited {
+            let verdict = match (&rule.then, limited.over) {
+                (Then::Drop, true) => Verdict::Drop,
+                (Then::Accept, false) => Verdict::Accept,
+                // What is within returns, what is above is dropped by the next rule.
+                (Then::Return, false) if next.is_some_and(|next| next.drops(&rule.when)) => {
+                    put(Decision {
+                        limited: Some(Limited {
+                            over: true,
+                            returns: true,
+                            ..limited.clone()
+                        }),
+                        ..decision(Verdict::Drop)
+                    })?;
+                    return subtract_with(left.to_vec(), when.iter(), &mut self.work)
+                        .map_err(too_many);
+                }
+                (_, true) => return Err(ABOVE.to_owned()),
+                (_, false) => return Err(WITHIN.to_owned()),
+            };
+            put(Decision {
+                limited: Some(limited.clone()),
+                ..decision(verdict)
+            })?;
+            return Ok(left.to_vec());
+        }
+        let mut push = |verdict| put(decision(verdict));
         let ends = |left: &[Condition]| -> Vec<Condition> {
             let open = |one: &&Condition| !when.iter().any(|gone| gone.covers(one));
             left.iter().filter(open).cloned().collect()
         };
         match &rule.then {
             Then::Continue => Ok(left.to_vec()),
-            Then::Accept => push(Verdict::Accept, None).map(|()| ends(left)),
-            Then::Drop => push(Verdict::Drop, None).map(|()| ends(left)),
+            Then::Accept => push(Verdict::Accept).map(|()| ends(left)),
+            Then::Drop => push(Verdict::Drop).map(|()| ends(left)),
             Then::Return => {
                 subtract_with(left.to_vec(), when.iter(), &mut self.work).map_err(too_many)
             }
@@ -205,8 +270,13 @@ pub(crate) fn in_series(earlier: Vec<Decision>, refused: &mut Vec<Refused>) -> V
     let mut work = Work::of_all();
     for mut decision in earlier {
         match decision.verdict {
+            Verdict::Accept if decision.limited.is_some() => refused.push(Refused {
+                line: decision.line,
+                text: decision.text,
+                reason: "only the last chain of a path may accept within a rate".to_owned(),
+            }),
             Verdict::Accept => accepted.extend(decision.when),
-            Verdict::Drop | Verdict::Log => {
+            Verdict::Drop | Verdict::Log | Verdict::Change => {
                 match subtract_with(decision.when, accepted.iter(), &mut work) {
                     Ok(when) => {
                         decision.when = when;

@@ -38,6 +38,12 @@ pub(crate) enum Field {
     Icmp6Code,
     /// State of the connection, as docs/semantics.md section 7 numbers it.
     CtState,
+    /// 1: an IPv4 address of the packet is in a set that packets fill; which address and set, the number says (`packets_before`).
+    Member4(u8),
+    /// The same of an IPv6 address.
+    Member6(u8),
+    /// The same of a MAC address.
+    MemberEth(u8),
 }
 
 /// A header that a field needs, and that packets can be without.
@@ -96,7 +102,7 @@ impl Field {
 
     pub(crate) fn bits(self) -> u32 {
         match self {
-            Field::FragLater => 1,
+            Field::FragLater | Field::Member4(_) | Field::Member6(_) | Field::MemberEth(_) => 1,
             Field::Dscp4 | Field::Dscp6 => 6,
             Field::VlanId => 12,
             Field::EthType | Field::Length4 | Field::Sport | Field::Dport => 16,
@@ -107,17 +113,45 @@ impl Field {
         }
     }
 
+    /// The field for membership of an address, by the number of the test.
+    pub(crate) fn member(number: u8, address: Field) -> Option<Field> {
+        match address {
+            Field::Saddr4 | Field::Daddr4 => Some(Field::Member4(number)),
+            Field::Saddr6 | Field::Daddr6 => Some(Field::Member6(number)),
+            Field::EthSaddr | Field::EthDaddr => Some(Field::MemberEth(number)),
+            _ => None,
+        }
+    }
+
+    /// The number of the test, of a field for membership.
+    pub(crate) fn membership(self) -> Option<u8> {
+        match self {
+            Field::Member4(number) | Field::Member6(number) | Field::MemberEth(number) => {
+                Some(number)
+            }
+            _ => None,
+        }
+    }
+
     pub(crate) fn class(self) -> Class {
         match self {
-            Field::In | Field::EthSaddr | Field::EthDaddr | Field::EthType | Field::FragLater => {
-                Class::Always
-            }
+            Field::In
+            | Field::EthSaddr
+            | Field::EthDaddr
+            | Field::EthType
+            | Field::FragLater
+            | Field::MemberEth(_) => Class::Always,
             Field::VlanId => Class::Vlan,
             Field::Proto | Field::CtState => Class::Ip,
-            Field::Saddr4 | Field::Daddr4 | Field::Dscp4 | Field::Ttl | Field::Length4 => {
-                Class::Ip4
+            Field::Saddr4
+            | Field::Daddr4
+            | Field::Dscp4
+            | Field::Ttl
+            | Field::Length4
+            | Field::Member4(_) => Class::Ip4,
+            Field::Saddr6 | Field::Daddr6 | Field::Dscp6 | Field::HopLimit | Field::Member6(_) => {
+                Class::Ip6
             }
-            Field::Saddr6 | Field::Daddr6 | Field::Dscp6 | Field::HopLimit => Class::Ip6,
             Field::Sport | Field::Dport => Class::Ports,
             Field::TcpFlags => Class::Tcp,
             Field::IcmpType | Field::IcmpCode => Class::Icmp,

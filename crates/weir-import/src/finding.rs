@@ -25,6 +25,8 @@ pub enum Effect {
     NotMapped,
     /// The packets are dropped as before, and the sender is not told.
     NoAnswer,
+    /// A set does not have the addresses that it has there.
+    NotAdded,
 }
 
 impl Effect {
@@ -41,6 +43,7 @@ impl Effect {
             Effect::ByRules => "named-by-rules",
             Effect::NotMapped => "not-translated",
             Effect::NoAnswer => "no-answer",
+            Effect::NotAdded => "not-added",
         }
     }
 
@@ -62,6 +65,9 @@ impl Effect {
             Effect::ByRules => "rules that name it are left out",
             Effect::NotMapped => "left out: the addresses of its packets stay as they are",
             Effect::NoAnswer => "translated as `drop`: the sender gets no answer",
+            Effect::NotAdded => {
+                "left out: the set has no such addresses; `weir set add` puts them in"
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::finding::{Effect, Finding};
 use crate::nat::{Translation, Translations};
 use crate::numbers::Numbers;
 use crate::options::Error;
+use crate::packets_before::{Change, Per};
 use crate::policy::Draft;
 use crate::state::State;
 
@@ -108,10 +109,15 @@ pub(crate) fn assemble(rules: Rules, state: &mut State, source: &str) -> Result<
             stages.push((base, covers));
         }
     }
-    // A packet passes if no chain drops it, so their order makes no difference; one that drops by default is written last.
+    // A packet passes if no chain drops it, so their order makes no difference; one that drops by default is written last. It does to what counts
+    // packets or fills sets.
+    let in_order = stages.is_sorted_by_key(|(base, _)| base.drops);
     stages.sort_by_key(|(base, _)| base.drops);
     for (at, (base, covers)) in stages.iter().enumerate() {
         let mut found = flatten(&rules, base, covers, state);
+        if !in_order {
+            found = without_memory(found, state);
+        }
         if base.hook == Hook::Forward {
             for decision in &mut found {
                 decision.when = decision.when.iter().map(before_forwarding).collect();
@@ -129,6 +135,13 @@ pub(crate) fn assemble(rules: Rules, state: &mut State, source: &str) -> Result<
         }
         let translated = base.hook > Hook::Prerouting || base.priority > NAT;
         for mut decision in found {
+            if translated && translations.has_destinations() && by_destination(&decision, state) {
+                let reason = "it counts or tests destinations as they were translated, and rules of weir see them as received";
+                let effect = effect_of(decision.verdict);
+                let finding = Finding::new(decision.line, &decision.text, reason, effect);
+                state.findings.push(finding);
+                continue;
+            }
             if translated {
                 // Filters see destinations as they were translated, rules of weir as they were received.
                 match translations.before(&decision.when) {
@@ -200,6 +213,7 @@ fn effect_of(verdict: Verdict) -> Effect {
         Verdict::Accept => Effect::Narrower,
         Verdict::Drop => Effect::Wider,
         Verdict::Log => Effect::NotLogged,
+        Verdict::Change => Effect::NotAdded,
     }
 }
 
@@ -220,6 +234,35 @@ fn flatten(rules: &Rules, base: &Base, covers: &[Condition], state: &mut State) 
         }
     }
     flat.decisions
+}
+
+/// Whether a limit or a set that packets fill looks at destinations.
+fn by_destination(decision: &Decision, state: &State) -> bool {
+    let per = decision.limited.as_ref().map(|limited| limited.limit.per);
+    let counts = matches!(per, Some(Per::Destination(..) | Per::Pair));
+    let changes =
+        |change: &Change| matches!(change.field, "ip-daddr" | "ip6-daddr" | "destination");
+    let tests = |field: &Field| {
+        let tested = field
+            .membership()
+            .and_then(|number| state.names.dynamic.tested(number));
+        tested.is_some_and(|(_, address)| matches!(address, Field::Daddr4 | Field::Daddr6))
+    };
+    counts
+        || decision.change.as_ref().is_some_and(changes)
+        || decision.when.iter().any(|when| when.has.keys().any(tests))
+}
+
+/// Leaves out limits and changes of sets.
+fn without_memory(found: Vec<Decision>, state: &mut State) -> Vec<Decision> {
+    let (without, with): (Vec<Decision>, Vec<Decision>) =
+        (found.into_iter()).partition(|one| one.limited.is_none() && one.change.is_none());
+    for one in with {
+        let reason = "a chain that drops by default comes in front of this one: which packets are counted here cannot be said";
+        let effect = effect_of(one.verdict);
+        (state.findings).push(Finding::new(one.line, &one.text, reason, effect));
+    }
+    without
 }
 
 fn in_series_of(found: Vec<Decision>, state: &mut State) -> Vec<Decision> {

@@ -16,6 +16,8 @@ mod nat;
 mod nft;
 mod numbers;
 mod options;
+mod order;
+mod packets_before;
 mod pf;
 mod policy;
 mod state;

@@ -243,6 +243,12 @@ impl Translations {
         Ok(prune(out))
     }
 
+    /// Whether destinations of packets are translated.
+    pub(crate) fn has_destinations(&self) -> bool {
+        let maps = |one: &Settled| !one.source && (one.pool.is_some() || one.ports.is_some());
+        self.settled.iter().any(maps)
+    }
+
     /// The rules in weir's words.
     pub(crate) fn rules(&mut self, state: &mut State) -> Vec<(u32, String, Mapped)> {
         let mut out = Vec::new();

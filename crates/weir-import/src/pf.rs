@@ -88,6 +88,8 @@ impl Reader<'_> {
                         verdict: Verdict::Accept,
                         log: None,
                         stateful: false,
+                        limited: None,
+                        change: None,
                     });
                 }
             }
@@ -175,6 +177,8 @@ impl Reader<'_> {
                 verdict,
                 log: None,
                 stateful,
+                limited: None,
+                change: None,
             };
             match made.quick {
                 true => self.quick.push(decision),
@@ -252,7 +256,19 @@ impl Reader<'_> {
         if rest.contains(&"file") {
             table.unknown = Some("its members are in another file");
         } else if !is_listed {
-            table.unknown = Some("programs fill it while pf runs");
+            let name = name.trim_matches(['<', '>']);
+            let dynamic = &mut self.state.names.dynamic;
+            let identifier = crate::policy::identifier(name);
+            match dynamic.set(name, &identifier, None) {
+                Ok(set) => {
+                    let who = format!(
+                        "`weir set add {identifier} ADDRESS` fills it, as `pfctl -t {name} -T add` does"
+                    );
+                    dynamic.fill_by(set, who);
+                    table.dynamic = Some(set);
+                }
+                Err(_) => table.unknown = Some("programs fill it while pf runs"),
+            }
         }
         let mut not = false;
         let members = rest.iter().skip_while(|word| **word != "{").skip(1);

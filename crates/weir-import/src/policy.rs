@@ -9,19 +9,16 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_value::{Mac, PROTOCOLS};
 
 use crate::chains::{Decision, Verdict};
-use crate::condition::{
-    Class, Condition, Field, ICMP, ICMP6, IP4, IP6, TCP, UDP, Work, ip, prune, subtract_with,
-};
+use crate::condition::{Class, Condition, Field, ICMP, ICMP6, IP4, IP6, TCP, UDP, ip};
 use crate::finding::{Effect, Finding};
 use crate::nat::Mapped;
 use crate::numbers::Numbers;
+use crate::order::{Reached, Wrote};
+use crate::packets_before::{Change, written};
 use crate::state::Names;
 
 /// Sets of more intervals get a line of their own.
 const INLINE: usize = 8;
-/// A rule that only logs is left out if it becomes more rules.
-const MAX_LOGS: usize = 16;
-
 /// What a policy is written from.
 #[derive(Debug)]
 pub(crate) struct Draft {
@@ -41,7 +38,10 @@ pub(crate) fn write(draft: Draft, names: &Names, findings: &mut Vec<Finding>) ->
     let mut out = Writer {
         names,
         sets: Vec::new(),
-        used: Vec::new(),
+        // Their names are taken.
+        used: (names.dynamic.all().iter())
+            .map(|set| (Vec::new(), set.name.clone()))
+            .collect(),
         body: String::new(),
         rules: 0,
         line: 0,
@@ -60,74 +60,54 @@ pub(crate) fn write(draft: Draft, names: &Names, findings: &mut Vec<Finding>) ->
         }
         out.rule(&rule);
     }
-    let mut work = Work::of_all();
-    let mut dropped: Vec<&Condition> = Vec::new();
-    let mut accepted: Vec<&Condition> = Vec::new();
-    for decision in &draft.decisions {
+    let mut reached = Reached::new(&draft.decisions, &draft.rest, &names.dynamic);
+    for (at, decision) in draft.decisions.iter().enumerate() {
         let told = findings.len();
         out.tell(findings, decision.line);
-        match decision.verdict {
-            Verdict::Drop => {
-                out.origin(decision.line, &decision.text);
-                for one in prune(decision.when.clone()) {
-                    out.decision(&one, "drop", decision.stateful);
-                }
-                dropped.extend(&decision.when);
-            }
-            Verdict::Accept => {
-                match subtract_with(decision.when.clone(), dropped.iter().copied(), &mut work) {
-                    Ok(when) => {
-                        out.origin(decision.line, &decision.text);
-                        for one in &when {
-                            out.decision(one, "accept", decision.stateful);
-                        }
-                        if when.is_empty() {
-                            out.note("never reached: what it accepts was dropped before");
-                        }
-                    }
-                    Err(_) => findings.push(Finding::new(
-                        decision.line,
-                        &decision.text,
-                        "without what rules before it drop, it becomes too many rules of weir",
-                        Effect::Narrower,
-                    )),
-                }
-                accepted.extend(&decision.when);
-            }
-            Verdict::Log => {
-                let before = dropped.iter().chain(&accepted).copied();
-                match subtract_with(decision.when.clone(), before, &mut work) {
-                    Ok(when) if when.len() <= MAX_LOGS => {
-                        out.origin(decision.line, &decision.text);
-                        let target = log_target(decision.log.as_deref().unwrap_or_default());
-                        for one in &when {
-                            out.decision(one, &target, false);
-                        }
-                    }
-                    _ => findings.push(Finding::new(
-                        decision.line,
-                        &decision.text,
-                        "what reaches this log cannot be said in a few rules of weir",
-                        Effect::NotLogged,
-                    )),
-                }
+        match reached.next(at, decision) {
+            Ok(wrote) => out.wrote(decision, &wrote, findings),
+            Err((reason, effect)) => {
+                findings.push(Finding::new(decision.line, &decision.text, reason, effect));
             }
         }
         out.refused(findings.get(told..).unwrap_or_default());
     }
     out.tell(findings, u32::MAX);
-    if !draft.rest.is_empty() {
-        out.body.push_str("\n# what nothing accepts\n");
-        for one in &draft.rest {
-            out.decision(one, "drop", false);
+    match reached.rest() {
+        Ok(rest) if !rest.is_empty() => {
+            out.body.push_str("\n# what nothing accepts\n");
+            for one in &rest {
+                out.decision(one, "drop", false);
+            }
+        }
+        Ok(_) => {}
+        Err(reason) => {
+            let line = draft.decisions.last().map_or(1, |last| last.line);
+            findings.push(Finding::new(line, "policy drop", reason, Effect::Wider));
+            out.refused(findings.get(findings.len() - 1..).unwrap_or_default());
         }
     }
     let mut text = String::new();
     for line in &draft.head {
         let _ = writeln!(text, "# {line}");
     }
-    if !out.sets.is_empty() {
+    if !out.sets.is_empty() || !names.dynamic.all().is_empty() || names.counted.is_some() {
         text.push('\n');
+    }
+    if let Some(counted) = names.counted {
+        let _ = writeln!(text, "limits {counted}");
+    }
+    for set in names.dynamic.all() {
+        if let Some(who) = &set.filled_by {
+            let _ = writeln!(text, "# {who}");
+        }
+        let size = set.size.map(|size| format!(" size {size}"));
+        let _ = writeln!(
+            text,
+            "set {} = dynamic{}",
+            set.name,
+            size.unwrap_or_default()
+        );
     }
     for set in &out.sets {
         text.push_str(set);
@@ -162,6 +142,48 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Writes the rules of a decision.
+    fn wrote(&mut self, decision: &Decision, wrote: &Wrote, findings: &mut Vec<Finding>) {
+        if wrote.rules.is_empty() && !wrote.speaks {
+            return;
+        }
+        self.origin(decision.line, &decision.text);
+        let target = match (&decision.limited, &decision.change, decision.verdict) {
+            (Some(limited), ..) => limited.limit.target(),
+            (_, Some(change), _) => self.change(change),
+            (.., Verdict::Accept) => "accept".to_owned(),
+            (.., Verdict::Log) => log_target(decision.log.as_deref().unwrap_or_default()),
+            _ => "drop".to_owned(),
+        };
+        for one in &wrote.rules {
+            self.decision(one, &target, decision.stateful);
+        }
+        if wrote.passes {
+            self.note("what is within the limits of rules before passes: no rule drops it");
+        }
+        if wrote.speaks && wrote.rules.is_empty() && !wrote.passes {
+            self.note("never reached: what it accepts was dropped before");
+        }
+        if let Some(line) = wrote.not_logged {
+            let reason = format!("what is above its rate is not logged as line {line} says");
+            findings.push(Finding::new(
+                decision.line,
+                &decision.text,
+                reason,
+                Effect::NotLogged,
+            ));
+        }
+    }
+
+    fn change(&self, change: &Change) -> String {
+        let name = self.names.dynamic.name(change.set);
+        match (change.delete, change.timeout) {
+            (true, _) => format!("delete @{name} {}", change.field),
+            (_, Some(time)) => format!("add @{name} {} {}", change.field, written(time)),
+            (_, None) => format!("add @{name} {}", change.field),
+        }
+    }
+
     /// Says which line the rules that follow come from.
     fn origin(&mut self, line: u32, text: &str) {
         if line != self.line {
@@ -266,6 +288,10 @@ impl Writer<'_> {
         for (&field, values) in &condition.has {
             match field {
                 _ if idle(field) => continue,
+                _ if field.membership().is_some() => {
+                    words.extend(self.membership(field, values));
+                    continue;
+                }
                 Field::Proto if skip_proto => continue,
                 Field::EthType => {
                     let four = classes().any(|class| matches!(class, Class::Ip4 | Class::Icmp));
@@ -315,6 +341,17 @@ impl Writer<'_> {
             true => "all".to_owned(),
             false => words.join(" "),
         }
+    }
+
+    /// A test of a set that packets fill.
+    fn membership(&self, field: Field, values: &Numbers) -> Option<String> {
+        let (set, address) = self.names.dynamic.tested(field.membership()?)?;
+        let not = match values.single()? {
+            0 => "! ",
+            _ => "",
+        };
+        let set = self.names.dynamic.name(set);
+        Some(format!("{not}{} in @{set}", name(address)))
     }
 
     /// A field of a translation and what it becomes.
@@ -449,7 +486,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// A name of the language made from another.
-fn identifier(name: &str) -> String {
+pub(crate) fn identifier(name: &str) -> String {
     let clean: String = name
         .chars()
         .map(|c| {
@@ -466,7 +503,7 @@ fn identifier(name: &str) -> String {
     }
 }
 
-fn name(field: Field) -> &'static str {
+pub(crate) fn name(field: Field) -> &'static str {
     match field {
         Field::In => "in",
         Field::EthSaddr => "eth-saddr",
@@ -492,6 +529,8 @@ fn name(field: Field) -> &'static str {
         Field::Icmp6Type => "icmp6-type",
         Field::Icmp6Code => "icmp6-code",
         Field::CtState => "ct-state",
+        // Written with their set.
+        Field::Member4(_) | Field::Member6(_) | Field::MemberEth(_) => "",
     }
 }
 

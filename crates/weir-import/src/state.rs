@@ -8,6 +8,7 @@ use crate::condition::Condition;
 use crate::finding::Finding;
 use crate::numbers::Numbers;
 use crate::options::Options;
+use crate::packets_before::DynamicSets;
 use crate::values::Family;
 
 /// Names that numbers stand for.
@@ -16,6 +17,9 @@ pub(crate) struct Names {
     pub(crate) interfaces: Vec<String>,
     /// Names that sets had.
     pub(crate) sets: BTreeMap<Numbers, String>,
+    pub(crate) dynamic: DynamicSets,
+    /// How many addresses limits tell apart, if more than weir does unless told.
+    pub(crate) counted: Option<u64>,
 }
 
 impl Names {
@@ -27,6 +31,14 @@ impl Names {
             self.interfaces.len() - 1
         });
         at as u128
+    }
+
+    /// Limits tell so many addresses apart.
+    pub(crate) fn count(&mut self, addresses: u64) {
+        if addresses > 65_536 {
+            let most = addresses.min(1_048_576);
+            self.counted = Some(self.counted.unwrap_or_default().max(most));
+        }
     }
 
     /// Remembers what a set was called.

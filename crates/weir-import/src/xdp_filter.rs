@@ -217,6 +217,8 @@ impl Reader {
                     verdict,
                     log: None,
                     stateful: false,
+                    limited: None,
+                    change: None,
                 });
             }
         };

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use weir_import::{Format, Imported, Options, import};
 use weir_policy::{NoFiles, Source};
 
-/// Rule sets of 200 lines and more, in the manner of published ones.
+/// Rule sets of 200 lines and more, in the manner of published ones, and two for what depends on packets before.
 pub(crate) const SETS: &[(&str, Format)] = &[
     ("dmz.iptables-save", Format::IptablesSave),
     ("edge.nft", Format::Nft),
     ("gateway.pf", Format::Pf),
+    ("guard.iptables-save", Format::IptablesSave),
+    ("guard.nft", Format::Nft),
 ];
 
 pub(crate) fn folder() -> PathBuf {

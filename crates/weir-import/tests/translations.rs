@@ -76,7 +76,7 @@ fn chains_return_where_they_were_entered() {
 #[test]
 fn what_is_not_translated_is_named_with_what_that_means() {
     let text = filter(
-        "-A FORWARD -p icmp -m limit --limit 5/sec -j ACCEPT\n-A FORWARD -m set --match-set bad src -j DROP\n-A FORWARD -i eth+ -g SUB\n-A FORWARD -j REJECT --reject-with tcp-reset\n",
+        "-A FORWARD -p icmp -m quota --quota 1000 -j ACCEPT\n-A FORWARD -m set --match-set bad src -j DROP\n-A FORWARD -i eth+ -g SUB\n-A FORWARD -j REJECT --reject-with tcp-reset\n",
     );
     let (_, made) = rules(Format::IptablesSave, &text, &forward());
     let found: Vec<(u32, Effect)> = made
@@ -317,4 +317,160 @@ fn xdp_filter_drops_what_is_listed_or_passes_nothing_else() {
     let commands = include_str!("../../../fuzz/corpus/import_xdp_filter/commands");
     let (lines, _) = rules(Format::XdpFilter, commands, &options());
     assert_eq!(lines.last().map(String::as_str), Some("in eth1 drop"));
+}
+
+#[test]
+fn what_a_limit_counts_passes_without_a_rule() {
+    let text = filter(
+        "-A FORWARD -p icmp -m limit --limit 2/day --limit-burst 9 -j ACCEPT\n\
+         -A FORWARD -p udp -m udp --dport 53 -m hashlimit --hashlimit-above 24/day --hashlimit-mode srcip --hashlimit-srcmask 24 --hashlimit-name d -j DROP\n\
+         -A FORWARD -p udp -j ACCEPT\n",
+    );
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(made.findings.len(), 1, "{:?}", made.findings);
+    assert!(made.findings[0].reason.contains("2 in 24 hours"));
+    assert_eq!(
+        lines,
+        [
+            "net-proto ip4 udp-dport 53 drop over 1/h burst 5 per source/24/128",
+            // What the limit counts passes without a rule; `accept` would override it.
+            "net-proto ip4 l4-proto udp ! sport accept",
+            "net-proto ip4 ! udp-dport 53 accept",
+            "net-proto ip4 ! l4-proto udp drop",
+            "net-proto ip4 ! sport drop",
+            "net-proto ip4 ! dport 53 drop",
+        ]
+    );
+}
+
+#[test]
+fn a_set_that_packets_fill_is_seen_as_it_was_before_the_packet() {
+    let table = |rules: &str| {
+        format!(
+            "table ip t {{\nset s {{ type ipv4_addr; flags dynamic,timeout; }}\nchain f {{\ntype filter hook forward priority 0; policy drop;\n{rules}}}\n}}\n"
+        )
+    };
+    let before =
+        table("ip saddr @s accept\nudp dport 9 update @s { ip saddr timeout 1h30m } drop\n");
+    let (lines, made) = rules(Format::Nft, &before, &forward());
+    assert_eq!(made.findings, []);
+    assert_eq!(
+        lines,
+        [
+            "set s = dynamic",
+            "ip-saddr in @s accept",
+            "udp-dport 9 ! ip-saddr in @s add @s ip-saddr 90m",
+            "net-proto ip4 udp-dport 9 drop",
+            "net-proto ip4 drop",
+        ]
+    );
+    // The packet that is added would be tested itself.
+    let behind = table("udp dport 9 update @s { ip saddr timeout 1h }\nip saddr @s accept\n");
+    let (_, made) = rules(Format::Nft, &behind, &forward());
+    assert_eq!(made.findings[0].effect, Effect::NotAdded);
+    assert!(made.findings[0].reason.contains("line 6 tests the set"));
+}
+
+/// Lines that count packets or fill sets in another way than weir, and a word of the reason of each.
+#[test]
+fn what_counts_otherwise_is_named() {
+    let iptables = [
+        (
+            "-m limit --limit 5/sec -m tcp --dport 22 -j ACCEPT",
+            "put `-m limit` last",
+        ),
+        ("-m limit --limit 5/sec -j LOG", "no limit of what it logs"),
+        ("-m limit --limit 5/sec -j SUB", "in front of a jump"),
+        ("-m limit --limit 5/sec -j DROP", "weir drops what is above"),
+        (
+            "-m hashlimit --hashlimit-above 5/sec --hashlimit-mode srcip,dstport --hashlimit-name a -j DROP",
+            "not ports",
+        ),
+        (
+            "-m hashlimit --hashlimit-above 1mb/s --hashlimit-mode srcip --hashlimit-name b -j DROP",
+            "limits of bytes",
+        ),
+        (
+            "-m hashlimit --hashlimit-above 3/min --hashlimit-mode srcip --hashlimit-name c -j DROP",
+            "after 60000 ms",
+        ),
+        (
+            "-m hashlimit --hashlimit-above 3/sec --hashlimit-burst 3 --hashlimit-mode srcip --hashlimit-name twice -j DROP",
+            "table twice together",
+        ),
+        (
+            "-m recent --update --seconds 60 --hitcount 4 --name H --rsource -j DROP",
+            "one by one",
+        ),
+        (
+            "-m recent --rcheck --seconds 60 --rttl --name R --rsource -j DROP",
+            "TTLs",
+        ),
+        (
+            "-m recent --set --name M --mask 255.255.255.0 --rsource -j DROP",
+            "whole addresses",
+        ),
+        ("-m recent --remove --name N --rsource -j DROP", "forgotten"),
+        (
+            "-m recent --rcheck --seconds 9 --name TWO --rsource -j DROP",
+            "different times",
+        ),
+        (
+            "-m connlimit --connlimit-above 3 -j DROP",
+            "nothing like it",
+        ),
+    ];
+    for (rule, reason) in iptables {
+        let text = filter(&format!(
+            "-A FORWARD -p tcp {rule}\n\
+             -A FORWARD -p udp -m recent --rcheck --seconds 8 --name TWO --rsource -j DROP\n\
+             -A FORWARD -p udp -m hashlimit --hashlimit-above 3/sec --hashlimit-burst 3 --hashlimit-mode srcip --hashlimit-name twice -j DROP\n\
+             -A SUB -j DROP\n"
+        ));
+        let (_, made) = rules(Format::IptablesSave, &text, &forward());
+        let found = made.findings.iter().find(|one| one.line == 6);
+        let found = found.unwrap_or_else(|| panic!("{rule} is not named"));
+        assert!(found.reason.contains(reason), "{rule}: {found}");
+    }
+    let nft = [
+        ("limit rate 10 mbytes/second accept", "limits of bytes"),
+        ("limit name \"x\" accept", "has a name"),
+        ("limit rate 5/second tcp dport 22 accept", "tested behind"),
+        ("limit rate over 5/second jump sub", "in front of a jump"),
+        (
+            "add @k { ip saddr . tcp dport limit rate over 5/second } drop",
+            "count sources",
+        ),
+        (
+            "add @s { ip saddr timeout 1h limit rate over 5/second } drop",
+            "after it was made",
+        ),
+        (
+            "update @s { ip saddr timeout 1s limit rate over 1/minute } drop",
+            "ends after 1000 ms",
+        ),
+        (
+            "add @s { ip saddr ct count over 3 } drop",
+            "connections at a time",
+        ),
+        (
+            "limit rate over 3/minute add @s { ip saddr } drop",
+            "not for those that a limit",
+        ),
+        (
+            "add @k { ip saddr . tcp dport timeout 1s } drop",
+            "single addresses",
+        ),
+        ("ip saddr . tcp dport @k accept", "only single addresses"),
+    ];
+    for (rule, reason) in nft {
+        let text = format!(
+            "table ip t {{\nset s {{ type ipv4_addr; flags dynamic,timeout; }}\nset k {{ type ipv4_addr . inet_service; flags dynamic,timeout; }}\n\
+             chain sub {{ }}\nchain f {{\ntype filter hook forward priority 0; policy drop;\n{rule}\n}}\n}}\n"
+        );
+        let (_, made) = rules(Format::Nft, &text, &forward());
+        let found = made.findings.iter().find(|one| one.line == 7);
+        let found = found.unwrap_or_else(|| panic!("{rule} is not named"));
+        assert!(found.reason.contains(reason), "{rule}: {found}");
+    }
 }

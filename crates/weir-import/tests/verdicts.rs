@@ -17,6 +17,8 @@ use crate::snapshots::{folder, imported};
 
 /// Packets that are compared for each rule set.
 const PACKETS: usize = 100_000;
+/// For rule sets that bite in the first packets of an address.
+const FEWER: usize = 30_000;
 /// Packets in flight.
 const BATCH: usize = 200;
 
@@ -103,6 +105,21 @@ pub(crate) fn compare(
     name: &str,
     policy: &str,
     six_too: bool,
+    theirs: impl FnMut(&[Packet], &[(usize, Vec<u8>)]) -> Vec<bool>,
+) {
+    compare_some(name, policy, six_too, PACKETS, None, theirs);
+}
+
+/// A packet as it was judged: interface, bytes, time, and whether it passed.
+type Judged = (usize, Vec<u8>, u64, bool);
+
+/// The same for so many packets, which are kept.
+fn compare_some(
+    name: &str,
+    policy: &str,
+    six_too: bool,
+    packets: usize,
+    mut kept: Option<&mut Vec<Judged>>,
     mut theirs: impl FnMut(&[Packet], &[(usize, Vec<u8>)]) -> Vec<bool>,
 ) {
     let mut weir = Weir::new(name, policy);
@@ -110,7 +127,7 @@ pub(crate) fn compare(
     let mut asked: Vec<Packet> = Vec::new();
     let (mut compared, mut passed, mut answers) = (0, 0, 0);
     let mut differences: BTreeMap<String, (usize, String)> = BTreeMap::new();
-    while compared < PACKETS {
+    while compared < packets {
         let mut batch: Vec<Packet> = Vec::new();
         // Answers to what passed in the batch before, then packets of their own.
         for packet in asked.drain(..).take(BATCH / 4) {
@@ -126,6 +143,9 @@ pub(crate) fn compare(
         let theirs = theirs(&batch, &frames);
         for ((packet, (interface, frame)), theirs) in batch.iter().zip(&frames).zip(theirs) {
             let (ours, why) = weir.judge(*interface, frame, now_ns);
+            if let Some(kept) = &mut kept {
+                kept.push((*interface, frame.clone(), now_ns, theirs));
+            }
             compared += 1;
             passed += usize::from(theirs);
             if (ours == Verdict::Pass) != theirs {
@@ -179,6 +199,53 @@ fn nftables_judges_as_its_translation_does() {
     let text = as_translated(name, &made).replace("flush ruleset", "");
     router.feed("nft", &["-f", "-"], &text);
     compare(name, &made.policy, true, |_, frames| router.passed(frames));
+}
+
+/// Limits and sets that packets fill: verdicts depend on all packets before, so a difference shows in those behind it.
+#[test]
+fn what_counts_packets_judges_as_its_translation_does() {
+    for (name, format, program, arguments) in [
+        ("guard.nft", Format::Nft, "nft", &["-f", "-"][..]),
+        (
+            "guard.iptables-save",
+            Format::IptablesSave,
+            "iptables-nft-restore",
+            &[],
+        ),
+    ] {
+        if !can_ask(program) {
+            return;
+        }
+        let made = imported(name, format);
+        let router = kernel();
+        router.feed(program, arguments, &as_translated(name, &made));
+        let mut kept = Vec::new();
+        let six_too = format == Format::Nft;
+        let theirs = |_: &[Packet], frames: &[(usize, Vec<u8>)]| router.passed(frames);
+        compare_some(name, &made.policy, six_too, FEWER, Some(&mut kept), theirs);
+        // What each line of the file counts or puts into a set is needed for that.
+        let has_memory = |line: &str| {
+            // That a time is renewed shows only when the first is over.
+            let renews = line.contains("ip-saddr in @KNOCK2 add @KNOCK2");
+            let targets = ["drop over", " add @", " delete @"];
+            !renews && !line.starts_with('#') && targets.iter().any(|target| line.contains(target))
+        };
+        let mut needed = 0;
+        for block in made
+            .policy
+            .split("\n\n")
+            .filter(|block| block.lines().any(has_memory))
+        {
+            let kept_lines: Vec<&str> = block.lines().filter(|line| !has_memory(line)).collect();
+            let mut weir = Weir::new(name, &made.policy.replace(block, &kept_lines.join("\n")));
+            let differs = kept.iter().any(|(interface, frame, now_ns, passed)| {
+                (weir.judge(*interface, frame, *now_ns).0 == Verdict::Pass) != *passed
+            });
+            assert!(differs, "{name}: no packet shows {block}");
+            needed += 1;
+        }
+        assert!(needed >= 9, "{name}: {needed}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! `rule` reads what stands in a chain.
 
+mod memory;
 mod rule;
 mod table;
 mod tokens;
@@ -135,7 +136,9 @@ impl Reader<'_> {
                         family: family.to_owned(),
                         name: name.to_owned(),
                         sets: BTreeMap::new(),
+                        uses: BTreeMap::new(),
                     });
+                    table.uses.extend(table::uses(block));
                     self.definitions(block);
                     self.sets(block, table);
                     blocks.push((key, block));
@@ -209,9 +212,20 @@ impl Reader<'_> {
                             |token: &Token| matches!(token.text.as_str(), "dynamic" | "timeout");
                         named.changes |= rest.iter().any(dynamic);
                     }
-                    [first, ..] if first.text == "timeout" => named.changes = true,
+                    [first, time, ..] if first.text == "timeout" => {
+                        named.changes = true;
+                        named.timeout = table::duration(&time.text);
+                    }
+                    [first, size, ..] if first.text == "size" => {
+                        named.size = size.text.parse().ok();
+                    }
                     _ => {}
                 }
+            }
+            let counts = |one: &Vec<Token>| one.iter().any(|token| token.text == "limit");
+            if named.changes && named.elements.iter().any(|one| !counts(one)) {
+                let reason = "the addresses that the set has now are not in the policy";
+                self.unread(statement.words, reason, Effect::NotAdded);
             }
             table.sets.insert(name.text.clone(), named);
         }
@@ -351,6 +365,14 @@ impl Reader<'_> {
                 return;
             }
         };
+        let memory = made.limited.is_some() || made.change.is_some();
+        if memory && (branches.len() != 1 || nat.is_some()) {
+            let reason =
+                "what it counts or puts into a set stands beside a verdict map or a translation";
+            let finding = Finding::new(line, &text, reason, made.effect);
+            self.state.findings.push(finding);
+            return;
+        }
         if let Some(to) = made.to {
             let source = match nat {
                 Some(Hook::Postrouting | Hook::Input) => true,
@@ -393,6 +415,8 @@ impl Reader<'_> {
                 when,
                 then,
                 log: made.log.clone(),
+                limited: made.limited.clone(),
+                change: made.change.clone(),
             });
         }
     }

@@ -10,6 +10,7 @@ use crate::condition::{
 use crate::finding::Effect;
 use crate::nat::{self, Target};
 use crate::numbers::Numbers;
+use crate::packets_before::{Change, Limited};
 use crate::state::State;
 use crate::values::{self, Family};
 
@@ -21,6 +22,8 @@ pub(super) struct Made {
     pub(super) to: Option<Target>,
     pub(super) out: Option<String>,
     pub(super) notes: Vec<(String, Effect)>,
+    pub(super) limited: Option<Limited>,
+    pub(super) change: Option<(Vec<Condition>, Change)>,
     /// What leaving it out means.
     pub(super) effect: Effect,
 }
@@ -42,6 +45,9 @@ pub(super) fn read(words: &[Token], table: &Table, state: &mut State) -> Made {
         Effect::Either
     } else if has("log") {
         Effect::NotLogged
+    } else if words.iter().any(|token| token.text.starts_with('@')) && (has("add") || has("update"))
+    {
+        Effect::NotAdded
     } else {
         Effect::NoChange
     };
@@ -57,8 +63,11 @@ pub(super) fn read(words: &[Token], table: &Table, state: &mut State) -> Made {
         to: None,
         out: None,
         notes: Vec::new(),
+        limited: None,
+        change: None,
+        closed: None,
     };
-    let read = reader.rule();
+    let read = reader.rule().and_then(|()| reader.is_one_thing());
     let branches = read.map(|()| {
         let mut branches = std::mem::take(&mut reader.branches);
         if branches.is_empty() || reader.then != Then::Continue {
@@ -72,13 +81,15 @@ pub(super) fn read(words: &[Token], table: &Table, state: &mut State) -> Made {
         to: reader.to,
         out: reader.out,
         notes: reader.notes,
+        limited: reader.limited,
+        change: reader.change,
         effect,
     }
 }
 
 /// What is tested.
 #[derive(Clone, Copy, Debug)]
-enum Selector {
+pub(super) enum Selector {
     /// A field, and the EtherType or protocol that naming it asks for.
     Field(Field, Option<(Field, u128)>),
     Incoming,
@@ -87,21 +98,26 @@ enum Selector {
     Version,
 }
 
-struct Reader<'a, 's> {
+pub(super) struct Reader<'a, 's> {
     words: &'a [Token],
     at: usize,
-    table: &'a Table,
-    state: &'s mut State,
-    when: Vec<Condition>,
+    pub(super) table: &'a Table,
+    pub(super) state: &'s mut State,
+    pub(super) when: Vec<Condition>,
     then: Then,
     branches: Vec<(Vec<Condition>, Then)>,
     log: Option<String>,
     to: Option<Target>,
     out: Option<String>,
     notes: Vec<(String, Effect)>,
+    pub(super) limited: Option<Limited>,
+    /// A change of a set, and the packets that it is for.
+    pub(super) change: Option<(Vec<Condition>, Change)>,
+    /// A statement that counts packets or fills a set: what is tested behind it is not counted.
+    pub(super) closed: Option<&'static str>,
 }
 
-fn too_many(_: TooMany) -> String {
+pub(super) fn too_many(_: TooMany) -> String {
     "it becomes too many rules of weir".to_owned()
 }
 
@@ -112,21 +128,21 @@ impl Reader<'_, '_> {
             .map_or("", |token| token.text.as_str())
     }
 
-    fn take(&mut self) -> &str {
+    pub(super) fn take(&mut self) -> &str {
         self.at += 1;
         self.words
             .get(self.at - 1)
             .map_or("", |token| token.text.as_str())
     }
 
-    fn skip(&mut self, word: &str) -> bool {
+    pub(super) fn skip(&mut self, word: &str) -> bool {
         let found = self.peek() == word && self.at < self.words.len();
         self.at += usize::from(found);
         found
     }
 
     /// Passes pairs of a word and its value.
-    fn skip_pairs(&mut self, names: &[&str]) {
+    pub(super) fn skip_pairs(&mut self, names: &[&str]) {
         while names.contains(&self.peek()) && self.at < self.words.len() {
             self.at += 2;
         }
@@ -165,21 +181,34 @@ impl Reader<'_, '_> {
                     ));
                     self.then = Then::Drop;
                 }
-                "log" => self.log()?,
-                "masquerade" | "snat" | "dnat" | "redirect" => self.translate(&word)?,
-                "limit" => {
-                    return Err(
-                        "`limit` is not translated: write what is too much by hand, `drop over 10/s burst 5`"
-                            .to_owned(),
-                    );
+                "log" => {
+                    self.log()?;
+                    if self.limited.is_some() && self.log.take().is_some() {
+                        let reason = "weir has no limit of what is logged: `log` reports every packet of its rule";
+                        self.notes.push((reason.to_owned(), Effect::NotLogged));
+                    }
                 }
+                "masquerade" | "snat" | "dnat" | "redirect" => self.translate(&word)?,
+                "limit" | "meter" if self.closed.is_some() => {
+                    return Err(format!(
+                        "`{word}` stands behind what counts packets or fills a set"
+                    ));
+                }
+                "limit" => {
+                    self.limited = Some(self.limit()?);
+                    self.closed = Some("limit");
+                }
+                "meter" => self.changes_set(&word)?,
                 "quota" | "connlimit" => {
                     return Err(format!(
-                        "`{word}` depends on packets before, and rules of weir do not"
+                        "`{word}` depends on packets before, and weir has nothing like it"
                     ));
                 }
                 "update" | "add" | "delete" if self.peek().starts_with('@') => {
-                    return Err("rules of weir do not fill sets".to_owned());
+                    if self.limited.is_some() {
+                        return Err("weir changes a set for all packets of a rule, not for those that a limit matches".to_owned());
+                    }
+                    self.changes_set(&word)?;
                 }
                 "queue" | "tproxy" | "synproxy" => {
                     return Err(format!(
@@ -291,6 +320,27 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
+    /// Whether what is counted has a counterpart, with all that is done.
+    fn is_one_thing(&self) -> Result<(), String> {
+        if self.limited.is_none() {
+            return Ok(());
+        }
+        if self.change.is_some() {
+            return Err("a rule counts packets and changes a set".to_owned());
+        }
+        match &self.then {
+            Then::Continue => Err(
+                "weir drops what is above a rate, and has no limit of what is logged or marked"
+                    .to_owned(),
+            ),
+            Then::Jump(_) | Then::Goto(_) => Err(
+                "a limit in front of a jump has no counterpart: weir drops what is above a rate"
+                    .to_owned(),
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// A test, or a statement that begins like one.
     fn test(&mut self) -> Result<(), String> {
         let start = self.at;
@@ -298,6 +348,12 @@ impl Reader<'_, '_> {
         if self.sets_next() {
             self.writes(start);
             return Ok(());
+        }
+        if let Some(closed) = self.closed {
+            let word = text_of(self.words.get(start..self.at).unwrap_or_default());
+            return Err(format!(
+                "`{word}` is tested behind {closed}, which counts the packets that reach it"
+            ));
         }
         let Some(first) = first else {
             return Ok(());
@@ -330,6 +386,15 @@ impl Reader<'_, '_> {
                 "&" => return Err("a mask of this field has no counterpart".to_owned()),
                 other => return Err(format!("`{other}` is not understood")),
             }
+        }
+        if let (Some(name), [Selector::Field(field, _)]) = (
+            self.peek().strip_prefix('@').map(str::to_owned),
+            &selectors[..],
+        ) && self.table.sets.get(&name).is_some_and(|set| set.changes)
+        {
+            let field = *field;
+            self.at += 1;
+            return self.membership(&name, field, !negated);
         }
         let values = self.values()?;
         if let (false, Selector::Field(field, _), [one]) = (compared.is_empty(), first, &values[..])
@@ -392,7 +457,7 @@ impl Reader<'_, '_> {
             .push((format!("`{what}` is not translated"), Effect::NoChange));
     }
 
-    fn narrow(&mut self, alternatives: &[Option<Condition>]) -> Result<(), String> {
+    pub(super) fn narrow(&mut self, alternatives: &[Option<Condition>]) -> Result<(), String> {
         self.narrow_all(alternatives.iter().flatten().cloned().collect())
     }
 
@@ -403,7 +468,7 @@ impl Reader<'_, '_> {
 
     /// `ip saddr`, `tcp dport`, `meta l4proto`, `iifname`.
     /// `None`: the words are no test, or one that is done.
-    fn selector(&mut self) -> Result<Option<Selector>, String> {
+    pub(super) fn selector(&mut self) -> Result<Option<Selector>, String> {
         let first = self.take().to_owned();
         let plain = |field| Ok(Some(Selector::Field(field, None)));
         let on = |field, class, value| Ok(Some(Selector::Field(field, Some((class, value)))));
@@ -520,7 +585,7 @@ impl Reader<'_, '_> {
         let set = set.ok_or_else(|| format!("there is no set or map `{name}`"))?;
         match set.changes {
             true => Err(format!(
-                "the set `{name}` changes while rules run, and sets of weir do not"
+                "the set `{name}` changes while rules run, and only single addresses are looked up in such sets of weir"
             )),
             false => Ok(set.elements.clone()),
         }

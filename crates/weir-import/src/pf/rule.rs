@@ -23,6 +23,8 @@ pub(super) struct Table {
     pub(super) six: Numbers,
     /// Why its members are not known.
     pub(super) unknown: Option<&'static str>,
+    /// The set that stands for it, if programs fill it.
+    pub(super) dynamic: Option<u8>,
 }
 
 /// A rule that was read.
@@ -164,6 +166,9 @@ impl Rule<'_, '_> {
                             options.push(' ');
                         }
                         self.skip(")");
+                        if options.contains("max-src-conn-rate") {
+                            return Err("`max-src-conn-rate` counts connections whose handshake is complete, with a count that fades, and puts sources above it into a table; weir counts packets, and puts sources of all packets of a rule into a set".to_owned());
+                        }
                         let limits = ["max", "overload", "source-track", "adaptive", "sloppy"];
                         if limits.iter().any(|limit| options.contains(limit)) {
                             return Err(format!(
@@ -355,7 +360,7 @@ impl Rule<'_, '_> {
     }
 
     /// The condition of one host, prefix, range or table.
-    fn host(&self, host: &str, not: bool, source: bool) -> Result<Vec<Condition>, String> {
+    fn host(&mut self, host: &str, not: bool, source: bool) -> Result<Vec<Condition>, String> {
         let field = |family: Family| {
             if source {
                 family.source()
@@ -390,6 +395,14 @@ impl Rule<'_, '_> {
             let table = table.ok_or_else(|| format!("there is no table <{name}>"))?;
             if let Some(reason) = table.unknown {
                 return Err(format!("<{name}>: {reason}"));
+            }
+            if let Some(set) = table.dynamic {
+                let mut both = Vec::new();
+                for family in [Family::Four, Family::Six] {
+                    let test = self.state.names.dynamic.test(set, field(family))?;
+                    both.extend(Condition::of(test, Numbers::one(u128::from(!not))));
+                }
+                return Ok(both);
             }
             return Ok(of(Some(table.four.clone()), Some(table.six.clone())));
         }
@@ -538,7 +551,7 @@ impl Rule<'_, '_> {
     }
 }
 
-/// Joins conditions on nothing but one address field, so that a list is one rule of weir.
+/// Joins conditions on one address field, so that a list is one rule of weir.
 fn merged(conditions: Vec<Condition>, source: bool) -> Vec<Condition> {
     let mut out: Vec<Condition> = Vec::new();
     for family in [Family::Four, Family::Six] {
@@ -551,8 +564,9 @@ fn merged(conditions: Vec<Condition>, source: bool) -> Vec<Condition> {
         let all = sets.fold(Numbers::default(), |all, one| all.or(one));
         out.extend(Condition::of(field, all));
     }
-    let is_any = |one: &&Condition| one.has.is_empty();
-    out.extend(conditions.iter().filter(is_any).cloned());
+    let ends = [Field::Saddr4, Field::Saddr6, Field::Daddr4, Field::Daddr6];
+    let names_none = |one: &&Condition| !ends.iter().any(|field| one.has.contains_key(field));
+    out.extend(conditions.iter().filter(names_none).cloned());
     prune(out)
 }
 

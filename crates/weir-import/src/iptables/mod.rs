@@ -1,5 +1,7 @@
 //! `iptables-save` and `ip6tables-save`: lines of tables, chains with policies, and rules as words.
 
+mod memory;
+
 use std::collections::BTreeMap;
 
 use crate::chains::{Chain, Chains, Rule, Then};
@@ -11,8 +13,11 @@ use crate::finding::{Effect, Finding};
 use crate::hooks::{Base, Hook, Rules};
 use crate::nat::{self, Translation};
 use crate::numbers::Numbers;
+use crate::packets_before::{Change, Limited};
+use crate::policy;
 use crate::state::State;
 use crate::values::{self, Family};
+use memory::{Recent, Shared};
 
 /// Built-in chains, and the hook that each is.
 const HOOKS: &[(&str, Hook)] = &[
@@ -47,6 +52,10 @@ pub(crate) fn read(text: &str, family: Family, state: &mut State) -> Rules {
         ether = only;
     }
     rules.covers = vec![ether];
+    let mut shared = Shared::default();
+    for line in text.lines() {
+        shared.note(&words(rule_of(line.trim())));
+    }
     for (line, raw) in (1u32..).zip(text.lines()) {
         let written = raw.trim();
         if written.is_empty() || written.starts_with('#') {
@@ -77,11 +86,7 @@ pub(crate) fn read(text: &str, family: Family, state: &mut State) -> Rules {
             chains.entry(name).or_default().line = line;
             continue;
         }
-        let rule = match written.starts_with('[') {
-            true => written.split_once(']').map_or("", |(_, rest)| rest).trim(),
-            false => written,
-        };
-        let words = words(rule);
+        let words = words(rule_of(written));
         let [command, chain, rest @ ..] = &words[..] else {
             state.findings.push(unread("this line is not a rule"));
             continue;
@@ -90,11 +95,17 @@ pub(crate) fn read(text: &str, family: Family, state: &mut State) -> Rules {
             state.findings.push(unread("only `-A` stands in a dump"));
             continue;
         }
-        let mut reader = Reader::new(rest, family, state);
+        let mut reader = Reader::new(rest, family, state, &shared);
         let made = reader.rule();
         let (accepts, effect, out) = (reader.accepts, reader.effect, reader.out.take());
         if table_name == "nat" {
-            let made = made.and_then(|rule| nat_rule(rule, family, chain));
+            let made = made.and_then(|rule| match (&rule.limited, &rule.change) {
+                (None, None) => nat_rule(rule, family, chain),
+                _ => Err(
+                    "translations of weir are for all packets of a rule, and change no sets"
+                        .to_owned(),
+                ),
+            });
             match made {
                 Ok(Some(translation)) => rules.nat.push(Translation {
                     line,
@@ -118,7 +129,8 @@ pub(crate) fn read(text: &str, family: Family, state: &mut State) -> Rules {
                         .findings
                         .push(Finding::new(line, written, reason, effect));
                 }
-                if let Some(then) = one.then {
+                let none = one.change.is_some().then_some(Then::Continue);
+                if let Some(then) = one.then.or(none) {
                     let entry: &mut Chain = chains.entry(chain.clone()).or_default();
                     entry.rules.push(Rule {
                         line,
@@ -126,6 +138,8 @@ pub(crate) fn read(text: &str, family: Family, state: &mut State) -> Rules {
                         when: one.when,
                         then,
                         log: one.log,
+                        limited: one.limited,
+                        change: one.change,
                     });
                 }
             }
@@ -184,6 +198,14 @@ fn finish(
     policies.clear();
 }
 
+/// A line without its counters.
+fn rule_of(line: &str) -> &str {
+    match line.starts_with('[') {
+        true => line.split_once(']').map_or("", |(_, rest)| rest).trim(),
+        false => line,
+    }
+}
+
 /// Words of a line; quotes join, a backslash takes the next character as it is.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -216,6 +238,8 @@ struct Made {
     target: String,
     /// Options of the target.
     options: Vec<(String, String)>,
+    limited: Option<Limited>,
+    change: Option<(Vec<Condition>, Change)>,
 }
 
 struct Reader<'a, 's> {
@@ -223,6 +247,11 @@ struct Reader<'a, 's> {
     at: usize,
     family: Family,
     state: &'s mut State,
+    shared: &'a Shared,
+    /// A match that counts packets or fills a set: what is tested behind it is not counted.
+    last: Option<&'static str>,
+    /// A change of a set for all packets that meet the tests.
+    changes: Option<Change>,
     /// Whether the rule accepts or drops, as far as known.
     accepts: Option<bool>,
     effect: Option<Effect>,
@@ -262,7 +291,12 @@ const WITHOUT_VERDICT: &[&str] = &[
 ];
 
 impl<'a, 's> Reader<'a, 's> {
-    fn new(words: &'a [String], family: Family, state: &'s mut State) -> Reader<'a, 's> {
+    fn new(
+        words: &'a [String],
+        family: Family,
+        state: &'s mut State,
+        shared: &'a Shared,
+    ) -> Reader<'a, 's> {
         let target = words.iter().position(|word| word == "-j" || word == "-g");
         let target = target.and_then(|at| words.get(at + 1)).map(String::as_str);
         Reader {
@@ -270,6 +304,9 @@ impl<'a, 's> Reader<'a, 's> {
             at: 0,
             family,
             state,
+            shared,
+            last: None,
+            changes: None,
             accepts: match target {
                 Some("ACCEPT") => Some(true),
                 Some("DROP" | "REJECT") => Some(false),
@@ -302,6 +339,28 @@ impl<'a, 's> Reader<'a, 's> {
             self.negated = false;
         }
         self.made.when = std::mem::take(&mut self.set_of);
+        if let Some(change) = self.changes.take() {
+            self.made.change = Some((self.made.when.clone(), change));
+        }
+        let logs = self.made.log.is_some() || WITHOUT_VERDICT.contains(&self.made.target.as_str());
+        if let Some(name) = self.last.filter(|_| self.made.limited.is_some()) {
+            if logs {
+                return Err(format!(
+                    "weir has no limit of what it logs or marks, as `-m {name}` is here"
+                ));
+            }
+            if self.made.change.is_some() {
+                return Err(
+                    "weir changes a set for all packets of a rule, not for those within a rate"
+                        .to_owned(),
+                );
+            }
+            if matches!(self.made.then, Some(Then::Jump(_) | Then::Goto(_))) {
+                return Err(format!(
+                    "`-m {name}` in front of a jump has no counterpart: weir drops what is above a rate"
+                ));
+            }
+        }
         Ok(std::mem::take(&mut self.made))
     }
 
@@ -342,6 +401,24 @@ impl<'a, 's> Reader<'a, 's> {
 
     fn option(&mut self, word: &str) -> Result<(), String> {
         let bad = |value: &str| format!("`{word} {value}` is not understood");
+        let comes_first = [
+            "-s",
+            "-d",
+            "-i",
+            "-o",
+            "-p",
+            "-f",
+            "-m",
+            "-j",
+            "-g",
+            "-c",
+            "--comment",
+        ];
+        if let Some(name) = self.last
+            && !comes_first.contains(&word)
+        {
+            return Err(behind(name, word));
+        }
         match word {
             "-s" | "--source" | "--src" | "-d" | "--destination" | "--dst" => {
                 let value = self.value(word)?;
@@ -513,6 +590,11 @@ impl<'a, 's> Reader<'a, 's> {
     /// `-m NAME`: what the module itself asks for, and what has no counterpart.
     fn module(&mut self) -> Result<(), String> {
         let name = self.value("-m")?;
+        if let Some(last) = self.last
+            && name != "comment"
+        {
+            return Err(behind(last, &name));
+        }
         match name.as_str() {
             // Their matches are false for fragments behind the first.
             "tcp" | "udp" | "udplite" | "sctp" | "dccp" | "multiport" => {
@@ -525,26 +607,77 @@ impl<'a, 's> Reader<'a, 's> {
             "state" | "conntrack" | "comment" | "mac" | "iprange" | "ttl" | "hl" | "length"
             | "dscp" | "addrtype" => {}
             "limit" => {
-                return Err(
-                    "`-m limit` is not translated: write what is too much by hand, `drop over 10/s burst 5`"
-                        .to_owned(),
-                );
+                let (limited, at) = memory::limit(self.words, self.at)?;
+                self.at = at;
+                self.made.limited = Some(limited);
+                self.last = Some("limit");
             }
             "hashlimit" => {
-                return Err(
-                    "`-m hashlimit` is not translated: write what is too much by hand, `drop over 10/s burst 5 per source`"
-                        .to_owned(),
-                );
+                let (limited, most, at) =
+                    memory::hashlimit(self.words, self.at, self.family, self.shared)?;
+                self.at = at;
+                self.state.names.count(most.unwrap_or_default());
+                self.made.limited = Some(limited);
+                self.last = Some("hashlimit");
             }
-            "recent" | "connlimit" | "quota" | "statistic" | "connbytes" => {
+            "recent" => self.recent()?,
+            "connlimit" | "quota" | "statistic" | "connbytes" => {
                 return Err(format!(
-                    "`-m {name}` depends on packets before, and rules of weir do not"
+                    "`-m {name}` depends on packets before, and weir has nothing like it"
                 ));
             }
             "set" => return Err("the members of an ipset are not in this file".to_owned()),
             "owner" => return Err("weir sees packets, not the processes that send them".to_owned()),
             "mark" | "connmark" => return Err("weir does not test packet marks".to_owned()),
             _ => return Err(format!("there is no counterpart for `-m {name}`")),
+        }
+        Ok(())
+    }
+
+    /// A list of addresses that packets fill.
+    fn recent(&mut self) -> Result<(), String> {
+        let (recent, at) = Recent::read(self.words, self.at);
+        self.at = at;
+        let timeout = self.shared.timeout(&recent.name)?;
+        let dynamic = &mut self.state.names.dynamic;
+        let name = policy::identifier(&recent.name);
+        let set = dynamic.set(&format!("recent {}", recent.name), &name, None)?;
+        let address = self.address(!recent.destination);
+        let field = policy::name(address);
+        let change = |delete| Change {
+            set,
+            delete,
+            field,
+            timeout: timeout.filter(|_| !delete),
+        };
+        match recent.verb.as_str() {
+            "--set" if recent.negated => return Err("`! --set` never matches".to_owned()),
+            "--set" => {
+                self.changes = Some(change(false));
+                self.last = Some("recent");
+            }
+            "--rcheck" | "--update" => {
+                let test = self.state.names.dynamic.test(set, address)?;
+                let is_in = u128::from(!recent.negated);
+                self.all(&[Condition::of(test, Numbers::one(is_in))]);
+                if recent.verb == "--update" {
+                    if recent.negated {
+                        return Err("`! --update` renews what it does not match".to_owned());
+                    }
+                    self.changes = Some(change(false));
+                    self.last = Some("recent");
+                }
+            }
+            "--remove" => {
+                // It matches an address that was ever there; the set of weir has forgotten that.
+                let asks = self.words.iter().any(|word| word == "-j" || word == "-g");
+                if recent.negated || asks {
+                    return Err("`--remove` as a test is true for addresses whose time is over, too, which a set of weir has forgotten".to_owned());
+                }
+                self.changes = Some(change(true));
+                self.last = Some("recent");
+            }
+            _ => return Err("`-m recent` says nothing to do".to_owned()),
         }
         Ok(())
     }
@@ -674,6 +807,12 @@ impl<'a, 's> Reader<'a, 's> {
         self.set_of = left.ok()?;
         Some(())
     }
+}
+
+fn behind(last: &str, word: &str) -> String {
+    format!(
+        "`-m {last}` counts the packets that reach it, and `{word}` is tested behind it; put `-m {last}` last"
+    )
 }
 
 fn unknown(word: &str) -> String {
