@@ -88,7 +88,8 @@ impl Reader<'_, '_> {
         }
         let set = self.table.sets.get(&name).cloned().unwrap_or_default();
         let uses = self.table.uses.get(&name).cloned().unwrap_or_default();
-        let timeout = timeout.or(set.timeout);
+        // 0 is for good.
+        let timeout = timeout.or(set.timeout).filter(|time| !time.is_zero());
         let size = size.or(set.size);
         match limited {
             Some(limited) => {
