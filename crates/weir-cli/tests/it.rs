@@ -36,6 +36,7 @@ mod live_checksums;
 mod live_connections;
 mod live_demo;
 mod live_edge;
+mod live_flood;
 mod live_flows;
 mod live_fragments;
 mod live_graph_tc;
