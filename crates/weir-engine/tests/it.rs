@@ -36,6 +36,7 @@ mod filter_agrees_xdp_filter;
 mod filter_cookies;
 mod filter_live;
 mod filters_agree;
+mod foreign_balancer;
 mod graph_agrees;
 mod graph_configured;
 mod graph_tc;
