@@ -9,7 +9,13 @@ use weir_packet::build::Frame;
 
 /// An object of tests/objects, compiled into `folder`.
 fn compile(folder: &Folder, name: &str) -> PathBuf {
-    let source = format!("{}/tests/objects/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    compile_of(folder, "weir-cli", name)
+}
+
+/// As [`compile`], of the objects of another crate.
+fn compile_of(folder: &Folder, owner: &str, name: &str) -> PathBuf {
+    let crates = env!("CARGO_MANIFEST_DIR");
+    let source = format!("{crates}/../{owner}/tests/objects/{name}.c");
     let object = folder.path().join(format!("{name}.o"));
     let clang = std::env::var_os("WEIR_CLANG").unwrap_or_else(|| "clang".into());
     let run = common::run(
@@ -350,4 +356,47 @@ fn maps_and_code_are_shown_with_names() {
         .iter()
         .filter_map(|i| i["helper"].as_str());
     assert_eq!(helpers.filter(|h| *h == "bpf_tail_call").count(), 1);
+}
+
+/// What one program has that is not understood is no obstacle to the others: each gets its verdict, and those that are accepted run.
+#[test]
+fn one_bad_program_spoils_one_program() {
+    let folder = Folder::new();
+    let object = compile_of(&folder, "weir-vm", "spoiled");
+    let object = object.display().to_string();
+    let report = weir(&["prog", "verify", &object, "--json"]);
+    assert_eq!(report.status, 1, "{report:?}");
+    let report: Value = serde_json::from_str(&report.stdout).expect("JSON");
+    let judged = report["programs"].as_array().expect("programs");
+    assert_eq!(judged.len(), 12);
+    let accepted: Vec<&str> = judged
+        .iter()
+        .filter(|p| p["accepted"] == true)
+        .filter_map(|p| p["program"].as_str())
+        .collect();
+    assert_eq!(accepted, ["counts", "adds"]);
+    let text = weir(&["prog", "verify", &object, "--prog", "opcode"]);
+    assert_eq!(text.status, 1, "{text:?}");
+    assert!(
+        text.stdout
+            .contains("opcode: rejected: unknown opcode 0xff"),
+        "{text:?}"
+    );
+    let text = weir(&["prog", "verify", &object, "--prog", "counts"]);
+    assert_eq!(text.status, 0, "{text:?}");
+    let maps = weir(&["prog", "maps", &object]);
+    assert_eq!(maps.status, 0, "{maps:?}");
+    let line = "not available: map sockets: map type 15 is not available in the user engine";
+    assert!(maps.stdout.contains(line), "{maps:?}");
+    let capture = folder.capture("in.pcap", &frames(2));
+    for engine in engines() {
+        for (program, status) in [("counts", 0), ("opcode", 1)] {
+            let ran = over(
+                Path::new(&object),
+                &capture,
+                &["--prog", program, "--engine", engine],
+            );
+            assert_eq!(ran.status, status, "{engine}: {ran:?}");
+        }
+    }
 }

@@ -60,6 +60,29 @@ fn middlebox(features: u32, mode: u32) -> Verified {
         .unwrap_or_else(|rejection| panic!("{rejection}\n{:#?}", rejection.state))
 }
 
+/// An object in which most programs have something that is not understood: what is accepted here is accepted by the kernel.
+#[test]
+fn what_a_spoiled_object_has_left_is_accepted_by_the_kernel() {
+    if !common::engines().contains(&weir_engine::EngineKind::Kernel) {
+        return;
+    }
+    let elf = crate::pair::compile("spoiled", &["-g"]);
+    let object = Object::parse(&elf).expect("parses");
+    let programs: Vec<String> = object.programs().map(str::to_owned).collect();
+    let mut both = Vec::new();
+    for program in &programs {
+        let machine = object.clone().load(program).expect("loads");
+        let accepted = verify(&machine, program, &VerifyOptions::default()).is_ok();
+        let kernel = KernelObject::open(&elf).and_then(|o| o.load(program));
+        eprintln!("{program}: {accepted}, the kernel {}", kernel.is_ok());
+        if accepted {
+            kernel.unwrap_or_else(|e| panic!("{program}: accepted; the kernel: {e}"));
+            both.push(program.as_str());
+        }
+    }
+    assert_eq!(both, ["counts", "adds"]);
+}
+
 /// Objects of the xdp-tools package, where it is installed: the kernel and this verifier agree on each program.
 #[test]
 fn programs_of_xdp_tools_get_the_kernels_verdict() {

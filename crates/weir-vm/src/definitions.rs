@@ -37,6 +37,23 @@ pub(crate) enum MapSource {
     Configuration(Vec<(String, u32)>),
 }
 
+/// A map that this engine cannot have, and where references to it point.
+#[derive(Clone, Debug)]
+pub(crate) struct UnusableMap {
+    pub(crate) name: String,
+    pub(crate) section: usize,
+    pub(crate) offset: u64,
+    pub(crate) error: LoadError,
+}
+
+/// What an object declares.
+#[derive(Debug, Default)]
+pub(crate) struct Declared {
+    pub(crate) maps: Vec<DeclaredMap>,
+    pub(crate) initial: Vec<InitialMap>,
+    pub(crate) unusable: Vec<UnusableMap>,
+}
+
 /// An element of a map of maps that the object fills itself.
 #[derive(Clone, Debug)]
 pub(crate) struct InitialMap {
@@ -51,15 +68,17 @@ const LEGACY_BYTES: u64 = 20;
 const IPROUTE_BYTES: u64 = 36;
 
 /// All maps of an object in the order libbpf would create them, and what iproute2 would put into maps of maps.
-pub(crate) fn declared_maps(
-    file: &File,
-    btf: Option<&Btf>,
-) -> Result<(Vec<DeclaredMap>, Vec<InitialMap>), LoadError> {
+pub(crate) fn declared_maps(file: &File, btf: Option<&Btf>) -> Result<Declared, LoadError> {
     let (mut maps, initial) = legacy_maps(file)?;
-    maps.extend(btf_maps(file, btf)?);
+    let mut unusable = Vec::new();
+    maps.extend(btf_maps(file, btf, &mut unusable)?);
     maps.extend(data_maps(file, btf));
     maps.extend(configuration(file, btf));
-    Ok((maps, initial))
+    Ok(Declared {
+        maps,
+        initial,
+        unusable,
+    })
 }
 
 pub(crate) fn data_maps(file: &File, btf: Option<&Btf>) -> impl Iterator<Item = DeclaredMap> {
@@ -207,7 +226,11 @@ fn legacy_maps(file: &File) -> Result<(Vec<DeclaredMap>, Vec<InitialMap>), LoadE
     Ok((maps, initial))
 }
 
-fn btf_maps(file: &File, btf: Option<&Btf>) -> Result<Vec<DeclaredMap>, LoadError> {
+fn btf_maps(
+    file: &File,
+    btf: Option<&Btf>,
+    unusable: &mut Vec<UnusableMap>,
+) -> Result<Vec<DeclaredMap>, LoadError> {
     let Some((maps_section, _)) = file.section(".maps") else {
         return Ok(Vec::new());
     };
@@ -221,7 +244,18 @@ fn btf_maps(file: &File, btf: Option<&Btf>) -> Result<Vec<DeclaredMap>, LoadErro
             .iter()
             .find(|s| s.section == Some(maps_section) && s.name == name)
             .ok_or(LoadError::MapsWithoutBtf)?;
-        let (definition, values) = definition(btf, &name, id, true)?;
+        let (definition, values) = match definition(btf, &name, id, true) {
+            Ok(read) => read,
+            Err(error) => {
+                unusable.push(UnusableMap {
+                    name,
+                    section: maps_section,
+                    offset: symbol.value,
+                    error,
+                });
+                continue;
+            }
+        };
         maps.push(DeclaredMap {
             definition,
             source: MapSource::Variable {

@@ -203,6 +203,7 @@ impl Listing<'_> {
             Half => format!("second half of {}", at.saturating_sub(1)),
             SectionEnd => "end of section".to_owned(),
             External => format!("{} (not in the object)", self.external(op.imm)),
+            Invalid => format!("invalid: {}", self.invalid(op.imm)),
         }
     }
 
@@ -219,6 +220,11 @@ impl Listing<'_> {
             Some(label) => format!("{}+{}", label.name, at - label.start),
             None => format!("slot {}", self.slot(at)),
         }
+    }
+
+    fn invalid(&self, number: u64) -> &str {
+        let reason = self.code().invalid.get(number as usize);
+        reason.map_or("unknown reason", String::as_str)
     }
 
     fn external(&self, number: u64) -> String {

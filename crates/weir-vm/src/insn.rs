@@ -115,6 +115,17 @@ pub enum DecodeError {
     },
 }
 
+impl DecodeError {
+    /// The reason without the instruction's number, for messages that name the place themselves.
+    pub(crate) fn reason(&self) -> String {
+        let text = self.to_string();
+        match (self, text.split_once(": ")) {
+            (DecodeError::Length(_), _) | (_, None) => text,
+            (_, Some((_, reason))) => reason.to_owned(),
+        }
+    }
+}
+
 /// What a relocation put in place of an instruction's operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fixup {
@@ -126,6 +137,8 @@ pub(crate) enum Fixup {
     Call(usize),
     /// The symbol is not in the object; the index is into the list of external names.
     External(u32),
+    /// Nothing that can be supplied; the index is into the list of reasons.
+    Invalid(u32),
 }
 
 /// The operations of the interpreter, one per distinct behaviour.
@@ -157,6 +170,8 @@ pub(crate) enum Kind {
     SectionEnd,
     /// An operand nobody supplies (kernel function, kernel variable, `.kconfig`).
     External,
+    /// What is not understood; the immediate is an index into the list of reasons. No program with one is accepted.
+    Invalid,
 }
 
 /// One decoded operation, 16 bytes.
@@ -181,6 +196,14 @@ impl Op {
     #[inline(always)]
     pub(crate) fn target(&self) -> usize {
         self.off as u32 as usize
+    }
+
+    pub(crate) fn invalid(reason: u32) -> Op {
+        Op {
+            kind: Kind::Invalid,
+            imm: u64::from(reason),
+            ..Op::section_end()
+        }
     }
 
     pub(crate) fn section_end() -> Op {
@@ -208,22 +231,24 @@ pub(crate) fn split(code: &[u8]) -> Result<Vec<Insn>, DecodeError> {
 
 /// Decodes one section whose first operation will have index `base`; `fixup` yields what relocations resolved, by slot.
 ///
-/// The result has one operation per slot and a [`Kind::SectionEnd`] behind them.
+/// The result has one operation per slot and a [`Kind::SectionEnd`] behind them. `invalid` answers each error with the index of
+/// its reason, for an operation that stands in the instruction's place, or gives up with it.
 pub(crate) fn decode(
     insns: &[Insn],
     base: usize,
     fixup: impl Fn(usize) -> Option<Fixup>,
+    mut invalid: impl FnMut(DecodeError) -> Result<u32, DecodeError>,
 ) -> Result<Vec<Op>, DecodeError> {
     let mut ops = Vec::with_capacity(insns.len() + 1);
     let mut halves = vec![false; insns.len()];
     let mut pc = 0;
     while let Some(insn) = insns.get(pc) {
-        if insn.opcode == LDDW {
-            let second = insns
-                .get(pc + 1)
-                .filter(|s| s.opcode == 0)
-                .ok_or(DecodeError::HalfLoad { pc })?;
-            ops.push(decode_wide(insn, second, pc, base, fixup(pc))?);
+        let second = insns.get(pc + 1).filter(|s| s.opcode == 0);
+        if let (LDDW, Some(second)) = (insn.opcode, second) {
+            ops.push(match decode_wide(insn, second, pc, base, fixup(pc)) {
+                Ok(op) => op,
+                Err(error) => Op::invalid(invalid(error)?),
+            });
             ops.push(Op {
                 kind: Kind::Half,
                 ..Op::section_end()
@@ -238,11 +263,14 @@ pub(crate) fn decode(
                 base,
                 len: insns.len(),
             };
-            ops.push(decode_one(insn, place, fixup(pc))?);
+            ops.push(match decode_one(insn, place, fixup(pc)) {
+                Ok(op) => op,
+                Err(error) => Op::invalid(invalid(error)?),
+            });
             pc += 1;
         }
     }
-    check_targets(&ops, &halves, base)?;
+    check_targets(&mut ops, &halves, base, invalid)?;
     ops.push(Op::section_end());
     Ok(ops)
 }
@@ -254,8 +282,13 @@ const FRAME_POINTER: u8 = 10;
 /// Source of a [`Kind::LoadImm`] whose value a relocation supplied.
 pub(crate) const LINKED: u8 = 1;
 
-fn check_targets(ops: &[Op], halves: &[bool], base: usize) -> Result<(), DecodeError> {
-    for (pc, op) in ops.iter().enumerate() {
+fn check_targets(
+    ops: &mut [Op],
+    halves: &[bool],
+    base: usize,
+    mut invalid: impl FnMut(DecodeError) -> Result<u32, DecodeError>,
+) -> Result<(), DecodeError> {
+    for (pc, op) in ops.iter_mut().enumerate() {
         let jumps = (op.kind as u8) >= Kind::Ja as u8 && (op.kind as u8) < Kind::Helper as u8;
         if !jumps {
             continue;
@@ -263,7 +296,7 @@ fn check_targets(ops: &[Op], halves: &[bool], base: usize) -> Result<(), DecodeE
         let target = i64::from(op.off) - base as i64;
         let inside = usize::try_from(target).is_ok_and(|t| halves.get(t) == Some(&false));
         if !inside {
-            return Err(DecodeError::Target { pc, target });
+            *op = Op::invalid(invalid(DecodeError::Target { pc, target })?);
         }
     }
     Ok(())
@@ -297,6 +330,7 @@ fn decode_wide(
             return Ok(op(Kind::LoadFunction, target as u64));
         }
         Some(Fixup::External(name)) => return Ok(op(Kind::External, u64::from(name))),
+        Some(Fixup::Invalid(reason)) => return Ok(Op::invalid(reason)),
         None => {}
     }
     match insn.src {
@@ -354,6 +388,12 @@ fn decode_one(insn: &Insn, place: SlotPosition, fixup: Option<Fixup>) -> Result<
             imm: u64::from(name),
             ..Op::section_end()
         });
+    }
+    if let Some(Fixup::Invalid(reason)) = fixup {
+        return Ok(Op::invalid(reason));
+    }
+    if insn.opcode == LDDW {
+        return Err(DecodeError::HalfLoad { pc });
     }
     let mut op = Op {
         kind: Kind::Exit,
@@ -461,7 +501,7 @@ fn decode_call(
             op.kind = Kind::Call;
             op.off = i32::try_from(at).map_err(|_| unknown)?;
         }
-        (Some(Fixup::Value(_) | Fixup::External(_)), _) => return Err(unknown),
+        (Some(Fixup::Value(_) | Fixup::External(_) | Fixup::Invalid(_)), _) => return Err(unknown),
         (None, 0) => {
             op.kind = Kind::Helper;
             op.imm = u64::from(insn.imm as u32);

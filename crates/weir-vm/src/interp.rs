@@ -117,6 +117,12 @@ pub enum FaultKind {
         /// The symbol.
         name: String,
     },
+    /// An instruction, or the operand that a relocation gives it, is not understood.
+    #[error("invalid instruction: {reason}")]
+    Invalid {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The program ended with ring buffer records still reserved.
     #[error("the program ended with {0} ring buffer records neither submitted nor discarded")]
     LeakedRecords(u32),
@@ -206,6 +212,8 @@ pub(crate) struct Scratch {
 pub(crate) struct Run<'r> {
     pub(crate) ops: &'r [Op],
     pub(crate) externals: &'r [String],
+    /// Why operations are invalid.
+    pub(crate) invalid: &'r [String],
     /// Entry operations by program number, for tail calls.
     pub(crate) programs: &'r [usize],
     pub(crate) memory: Memory<'r>,
@@ -236,7 +244,7 @@ impl<'r> Run<'r> {
     )]
     pub(crate) fn new(
         ops: &'r [Op],
-        externals: &'r [String],
+        (externals, invalid): (&'r [String], &'r [String]),
         programs: &'r [usize],
         memory: Memory<'r>,
         env: &'r Env,
@@ -246,6 +254,7 @@ impl<'r> Run<'r> {
         Run {
             ops,
             externals,
+            invalid,
             programs,
             memory,
             env,
@@ -298,12 +307,20 @@ impl<'r> Run<'r> {
     /// Why operation `pc` cannot be executed: the budget is `spent`, or it is no instruction.
     #[cold]
     pub(crate) fn refused(&self, pc: usize, spent: bool) -> Box<FaultKind> {
-        let external = self.ops.get(pc).filter(|op| op.kind == Kind::External);
-        Box::new(match external {
+        let named = |op: &&Op| matches!(op.kind, Kind::External | Kind::Invalid);
+        let named = self.ops.get(pc).filter(named);
+        Box::new(match named {
             _ if spent => FaultKind::Budget {
                 budget: self.env.instruction_budget,
             },
             None => FaultKind::Fallthrough,
+            Some(op) if op.kind == Kind::Invalid => FaultKind::Invalid {
+                reason: self
+                    .invalid
+                    .get(op.imm as usize)
+                    .cloned()
+                    .unwrap_or_default(),
+            },
             Some(op) => FaultKind::External {
                 name: self
                     .externals
@@ -632,7 +649,7 @@ impl<'r> Run<'r> {
                     }
                     regs[10] = stack_address(depth) + STACK_BYTES as u64;
                 }
-                Half | SectionEnd | External => {
+                Half | SectionEnd | External | Invalid => {
                     self.fault_at.get_or_insert(pc.wrapping_sub(1));
                     return Err(self.refused(pc.wrapping_sub(1), false));
                 }

@@ -237,6 +237,7 @@ fn link_code(part: &Part<'_>, numbers: &[usize], code: &mut Code) -> Result<(), 
         numbers,
         bases,
         externals: std::mem::take(&mut code.externals),
+        invalid: std::mem::take(&mut code.invalid),
         resolver: types.map(|(local, target)| Resolver::new(local, target)),
     };
     for (index, section) in code_sections(object) {
@@ -284,6 +285,7 @@ fn link_code(part: &Part<'_>, numbers: &[usize], code: &mut Code) -> Result<(), 
         code.kinds.push(program.kind.clone());
     }
     code.externals = linker.externals;
+    code.invalid = linker.invalid;
     Ok(())
 }
 
@@ -323,6 +325,8 @@ struct Linker<'o> {
     /// Index of the first operation by section.
     bases: HashMap<usize, usize>,
     externals: Vec<String>,
+    /// Why operations are invalid: they spoil the programs that have them, not the object.
+    invalid: Vec<String>,
     /// Resolves CO-RE relocations, where there are types to resolve them against.
     resolver: Option<Resolver<'o>>,
 }
@@ -343,12 +347,27 @@ impl Linker<'_> {
             let slot = usize::try_from(relocation.offset / INSN_BYTES as u64).ok();
             let target = slot.and_then(|slot| Some((slot, insns.get(slot)?)));
             let aligned = relocation.offset.is_multiple_of(INSN_BYTES as u64);
-            let (slot, insn) = target
-                .filter(|_| aligned)
-                .ok_or_else(|| self.refused(section, relocation, "it is not at an instruction"))?;
-            fixups.insert(slot, self.fixup(section, relocation, insn)?);
+            let outside = || self.refused(section, relocation, "it is not at an instruction");
+            let (slot, insn) = target.ok_or_else(outside)?;
+            let fixup = match aligned {
+                true => self.fixup(section, relocation, insn),
+                false => Err(self.refused(section, relocation, "it is not at an instruction")),
+            };
+            let fixup = fixup.unwrap_or_else(|error| self.invalid(error.to_string()));
+            fixups.insert(slot, fixup);
         }
-        insn::decode(&insns, base, |slot| fixups.get(&slot).copied()).map_err(failed)
+        let fixup = |slot| fixups.get(&slot).copied();
+        let decoded = insn::decode(&insns, base, fixup, |error| {
+            self.invalid.push(error.reason());
+            Ok(self.invalid.len() as u32 - 1)
+        });
+        decoded.map_err(failed)
+    }
+
+    /// The operand of an operation that cannot be had.
+    fn invalid(&mut self, reason: String) -> Fixup {
+        self.invalid.push(reason);
+        Fixup::Invalid(self.invalid.len() as u32 - 1)
     }
 
     /// Applies the section's CO-RE relocations.
@@ -367,14 +386,23 @@ impl Linker<'_> {
             }
             let pc = relocation.offset as usize / INSN_BYTES;
             let outcome = resolver.apply(relocation, insns, pc);
-            let outcome = outcome.map_err(|error| LoadError::Core {
-                section: section.name.clone(),
-                pc,
-                error,
-            })?;
-            if let Outcome::Missing(name) = outcome {
-                self.externals.push(name);
-                fixups.insert(pc, Fixup::External(self.externals.len() as u32 - 1));
+            match outcome {
+                Ok(Outcome::Missing(name)) => {
+                    self.externals.push(name);
+                    fixups.insert(pc, Fixup::External(self.externals.len() as u32 - 1));
+                }
+                Ok(_) => {}
+                Err(error) if pc < insns.len() => {
+                    self.invalid.push(format!("CO-RE: {error}"));
+                    fixups.insert(pc, Fixup::Invalid(self.invalid.len() as u32 - 1));
+                }
+                Err(error) => {
+                    return Err(LoadError::Core {
+                        section: section.name.clone(),
+                        pc,
+                        error,
+                    });
+                }
             }
         }
         Ok(())
@@ -448,6 +476,11 @@ impl Linker<'_> {
                 }
                 _ => {}
             }
+        }
+        let mut unusable = self.object.unusable.iter();
+        let unusable = unusable.find(|m| (m.section, m.offset) == (index, address));
+        if let Some(map) = unusable {
+            return Ok(self.invalid(map.error.to_string()));
         }
         Err(self.refused(
             section,

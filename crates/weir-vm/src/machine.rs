@@ -44,6 +44,8 @@ pub(crate) struct Code {
     /// Kind of each program, by program number.
     pub(crate) kinds: Vec<ProgramKind>,
     pub(crate) externals: Vec<String>,
+    /// Why operations are invalid.
+    pub(crate) invalid: Vec<String>,
     /// Source by operation, sorted by start; strings are in the object's types.
     pub(crate) lines: Vec<Line>,
     /// The objects the code comes from, by their first operations; none of bare instructions.
@@ -243,7 +245,7 @@ impl Machine {
                 _ => None,
             }
         };
-        let ops = insn::decode(&insns, 0, reference).map_err(failed)?;
+        let ops = insn::decode(&insns, 0, reference, Err).map_err(failed)?;
         let maps = maps
             .into_iter()
             .map(|definition| Map::new(definition, cpus))
@@ -535,7 +537,7 @@ impl Machine {
         };
         let mut run = Run::new(
             &self.code.ops,
-            &self.code.externals,
+            (&self.code.externals, &self.code.invalid),
             &self.code.entries,
             memory,
             env,
@@ -767,7 +769,7 @@ impl Machine {
         };
         let mut run = Run::new(
             &self.code.ops,
-            &self.code.externals,
+            (&self.code.externals, &self.code.invalid),
             &self.code.entries,
             memory,
             env,

@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::btf::{Btf, BtfError};
 use crate::btf_ext::BtfExt;
 use crate::core_relocation::CoreError;
-use crate::definitions::{self, DeclaredMap, InitialMap, MapSource};
+use crate::definitions::{self, Declared, DeclaredMap, InitialMap, MapSource, UnusableMap};
 use crate::elf::{self, ElfError, File};
 use crate::insn::DecodeError;
 use crate::link::{self, Part};
@@ -186,6 +186,8 @@ pub struct Object {
     pub(crate) maps: Vec<DeclaredMap>,
     /// Elements the object itself gives its maps of maps, beside those of `.maps`.
     pub(crate) initial: Vec<InitialMap>,
+    /// Maps that this engine cannot have; they spoil the programs that use them.
+    pub(crate) unusable: Vec<UnusableMap>,
     pub(crate) cpus: u32,
     /// Types CO-RE relocations are resolved against.
     pub(crate) target: Option<Arc<Btf>>,
@@ -213,9 +215,6 @@ pub(crate) struct ProgramSymbol {
     pub(crate) kind: ProgramKind,
 }
 
-/// Maps that an object defines, and what it puts into them.
-type Maps = (Vec<DeclaredMap>, Vec<InitialMap>);
-
 impl Object {
     /// Parses an eBPF object file.
     ///
@@ -231,13 +230,16 @@ impl Object {
     /// As [`Object::parse`].
     pub fn parse_without_maps(elf: &[u8]) -> Result<Object, LoadError> {
         Object::parse_with(elf, |file, btf| {
-            Ok((definitions::data_maps(file, btf).collect(), Vec::new()))
+            Ok(Declared {
+                maps: definitions::data_maps(file, btf).collect(),
+                ..Declared::default()
+            })
         })
     }
 
     fn parse_with(
         elf: &[u8],
-        maps: impl FnOnce(&File, Option<&Btf>) -> Result<Maps, LoadError>,
+        maps: impl FnOnce(&File, Option<&Btf>) -> Result<Declared, LoadError>,
     ) -> Result<Object, LoadError> {
         let file = elf::read(elf)?;
         let btf = match file.section(".BTF") {
@@ -249,14 +251,15 @@ impl Object {
             _ => BtfExt::default(),
         };
         let programs = programs(&file);
-        let (maps, initial) = maps(&file, btf.as_deref())?;
+        let declared = maps(&file, btf.as_deref())?;
         Ok(Object {
             file,
             btf,
             ext,
             programs,
-            maps,
-            initial,
+            maps: declared.maps,
+            initial: declared.initial,
+            unusable: declared.unusable,
             cpus: 1,
             target: None,
         })
@@ -302,6 +305,11 @@ impl Object {
     /// Names of the maps; data sections appear under their section's name.
     pub fn map_names(&self) -> impl Iterator<Item = &str> {
         self.maps.iter().map(|m| m.definition.name.as_str())
+    }
+
+    /// Maps that this engine cannot have, and why: programs that use them are rejected, others are not affected.
+    pub fn unusable_maps(&self) -> impl Iterator<Item = (&str, &LoadError)> {
+        self.unusable.iter().map(|m| (m.name.as_str(), &m.error))
     }
 
     /// Definition of a map.
@@ -405,10 +413,11 @@ impl Object {
     /// Creates the maps, links the code and makes `program` the one that runs.
     ///
     /// Every program of the object that this engine runs is linked, so that tail calls can reach it. An operand nobody can supply (a
-    /// kernel function) is a fault by its name when executed, not an error here; weak ones are zero.
+    /// kernel function) is a fault by its name when executed, not an error here; weak ones are zero. So is an instruction that is not
+    /// understood, or whose relocation or map is not: the programs that have it are rejected, the others are not affected.
     ///
     /// # Errors
-    /// [`LoadError`] when code, relocations or map definitions do not fit, [`LoadError::NotRunnable`] for a program that is
+    /// [`LoadError`] when sections or map definitions do not fit, [`LoadError::NotRunnable`] for a program that is
     /// neither XDP nor tc.
     pub fn load(self, program: &str) -> Result<Machine, LoadError> {
         link::link(&[Part::whole(&self)], 0, program)

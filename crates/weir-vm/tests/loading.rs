@@ -2,7 +2,7 @@
 
 use crate::object::{compile, compile_with, machine};
 use weir_vm::jit::{self, CompileError};
-use weir_vm::verify::VerifyOptions;
+use weir_vm::verify::{Rule, VerifyOptions, verify};
 use weir_vm::{
     ElfError, Env, FaultKind, Frame, LoadError, MapKind, Object, ProgramKind, XdpAttach,
 };
@@ -158,6 +158,60 @@ fn symbols_of_the_kernel_are_zero_when_weak_and_named_when_not() {
     assert!(source.file.ends_with("kinds.c"), "{source:?}");
     assert_eq!(source.text, "return CONFIG_STRONG ? XDP_PASS : XDP_DROP;");
     assert_eq!((source.line, source.column), (71, 9));
+}
+
+/// Programs of one section: what one of them has that is not understood rejects that one, also where no path leads to it.
+#[test]
+fn a_bad_program_spoils_itself_only() {
+    let object = Object::parse(&compile("spoiled")).expect("parses");
+    let unusable: Vec<&str> = object.unusable_maps().map(|(name, _)| name).collect();
+    assert_eq!(unusable, ["timers", "sockets"]);
+    let expected = [
+        ("counts", None),
+        (
+            "has_timer",
+            Some("map timers: member timer is a struct bpf_timer"),
+        ),
+        (
+            "has_sockets",
+            Some("map sockets: map type 15 is not available"),
+        ),
+        ("opcode", Some("unknown opcode 0xff")),
+        ("opcode_on_no_path", Some("unknown opcode 0xff")),
+        ("register_12", Some("register r12 cannot be used here")),
+        ("classic_load", Some("legacy packet access")),
+        ("jumps_out", Some("is not an instruction of this section")),
+        ("half_a_load", Some("16-byte load without its second half")),
+        ("no_map", Some("16-byte load of kind 1 needs a relocation")),
+        ("calls_bad", Some("unknown opcode 0xff")),
+        ("adds", None),
+    ];
+    let programs: Vec<&str> = object.programs().collect();
+    assert_eq!(programs, expected.map(|(program, _)| program));
+    for (program, reason) in expected {
+        let mut machine = object.clone().load(program).expect("the object loads");
+        let judged = verify(&machine, program, &VerifyOptions::default());
+        let ran = machine.run_xdp(&mut Frame::new(&[0; 60]), &Env::default());
+        match (reason, judged) {
+            (None, Ok(_)) => assert_eq!(ran, Ok(2), "{program}"),
+            (Some(reason), Err(rejection)) => {
+                assert!(
+                    matches!(rejection.rule, Rule::Invalid { .. }),
+                    "{program}: {rejection}"
+                );
+                assert!(rejection.to_string().contains(reason), "{rejection}");
+                let compiled = machine.verify_and_compile(&VerifyOptions::default());
+                assert!(compiled.is_err(), "{program}");
+                // On no path nothing is met.
+                match (program, ran) {
+                    ("opcode_on_no_path", ran) => assert_eq!(ran, Ok(2)),
+                    (_, Err(fault)) => assert!(fault.to_string().contains(reason), "{fault}"),
+                    (_, Ok(action)) => panic!("{program} returned {action}"),
+                }
+            }
+            (_, judged) => panic!("{program}: {judged:?}"),
+        }
+    }
 }
 
 #[test]

@@ -336,7 +336,7 @@ fn every_rule_has_a_program() {
         .collect();
     assert!(rules.len() > 60, "{}", rules.len());
     let compiled = include_str!("objects/verdicts.c");
-    let tests = include_str!("verifier.rs");
+    let tests = concat!(include_str!("verifier.rs"), include_str!("loading.rs"));
     let broken = |rule: &str| {
         programs::all().any(|p| p.rule == rule)
             || compiled.contains(&format!("no_{rule}"))

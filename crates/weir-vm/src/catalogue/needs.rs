@@ -83,7 +83,7 @@ fn needs(code: &Code, maps: &[Map], entry: usize) -> Vec<Need> {
         found.operation(op, at, maps);
         // The next operation is taken first, so that the first use is found in the order of the code.
         match op.kind {
-            Kind::Exit | Kind::SectionEnd | Kind::Half | Kind::External => {}
+            Kind::Exit | Kind::SectionEnd | Kind::Half | Kind::External | Kind::Invalid => {}
             Kind::Ja => waiting.push(op.target()),
             Kind::LoadFunction => waiting.extend([op.imm as usize, at + 2]),
             Kind::LoadImm => waiting.push(at + 2),

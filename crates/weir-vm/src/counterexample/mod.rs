@@ -342,9 +342,10 @@ fn run(machine: &mut Machine, candidate: &Candidate, instructions: u64) -> Optio
 fn counts(fault: &Fault, rejection: &Rejection) -> bool {
     match &fault.kind {
         FaultKind::Budget { .. } => matches!(rejection.rule, Rule::EndlessLoop { .. }),
-        FaultKind::UnknownHelper { .. } | FaultKind::External { .. } | FaultKind::Cpu { .. } => {
-            false
-        }
+        FaultKind::UnknownHelper { .. }
+        | FaultKind::External { .. }
+        | FaultKind::Invalid { .. }
+        | FaultKind::Cpu { .. } => false,
         _ => true,
     }
 }

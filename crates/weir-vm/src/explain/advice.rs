@@ -97,6 +97,7 @@ impl Advisor<'_> {
             EndlessLoop { .. } => self.endless(),
             Budget { .. } | PendingBranches { .. } | StateMemory { .. } | TooManyFunctions { .. } | TooManyInstructions { .. } => says("Give the loop a smaller constant bound, move its body into a callback of bpf_loop, or split the program with tail calls."),
             External { name } => says(format!("Do without {name}: weir runs what is in the object, and the kernel's helpers.")),
+            Invalid { .. } => says("Leave out what weir does not have; programs of the object without it are not affected."),
             ShiftAmount { width, .. } => says(format!("Shift by less than {width}.")),
             DivisionByZero => says("Divide by something else."),
             UnknownHelper { number, .. } => self.helper(*number),

@@ -81,6 +81,7 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
         | TooManyInstructions { .. } => {
             "A program must be seen to end: the verifier walks every round of every loop, a million instructions at most."
         }
+        Invalid { .. } => "A program is accepted only if all of its instructions are understood.",
         External { .. } => "A program may use what is in its object, and helpers.",
         ShiftAmount { .. } | DivisionByZero => "Constant operands must make sense.",
         UnknownHelper { .. } | License { .. } => "Each kind of program has its own set of helpers.",

@@ -123,7 +123,11 @@ pub(super) fn functions(
             note_writes(&mut function, op);
             match op.kind {
                 Kind::Exit => {}
-                Kind::Half | Kind::SectionEnd | Kind::External | Kind::CallRegister => {
+                Kind::Half
+                | Kind::SectionEnd
+                | Kind::External
+                | Kind::Invalid
+                | Kind::CallRegister => {
                     return Err(JitError::Code("an operation no verifier accepts"));
                 }
                 Kind::Ja => work.push(op.target()),

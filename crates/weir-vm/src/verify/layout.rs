@@ -123,6 +123,10 @@ impl Layout {
                 flow.shape = shape;
                 flow.function = number as u32;
             }
+            // Also where no path leads: the kernel refuses a program with such an instruction before it walks any.
+            if shape == Shape::Invalid {
+                return Err((op, invalid(code, op)));
+            }
             if matches!(shape, Shape::Jump | Shape::Branch { .. }) {
                 let target = code.ops[op].target();
                 if !(start..end).contains(&target) {
@@ -381,6 +385,14 @@ impl Layout {
                 }
             }
         }
+    }
+}
+
+/// Why an operation is not understood.
+pub(super) fn invalid(code: &Code, op: usize) -> Rule {
+    let index = code.ops.get(op).map_or(0, |op| op.imm as usize);
+    Rule::Invalid {
+        reason: code.invalid.get(index).cloned().unwrap_or_default(),
     }
 }
 

@@ -231,7 +231,9 @@ impl Walk<'_> {
                 sought.slots[*frame] = 0;
             }
             Shape::Jump => {}
-            Shape::CallRegister | Shape::Half | Shape::End | Shape::External => return Err(Lost),
+            Shape::CallRegister | Shape::Half | Shape::End | Shape::External | Shape::Invalid => {
+                return Err(Lost);
+            }
         }
         self.link(node, sought);
         Ok(())

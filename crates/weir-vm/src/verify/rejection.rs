@@ -179,6 +179,13 @@ pub enum Rule {
         name: String,
     },
 
+    /// An instruction that is not understood: its opcode, a register, its relocation, or the map it names.
+    #[error("{reason}")]
+    Invalid {
+        /// What is wrong with it.
+        reason: String,
+    },
+
     // --- registers and arithmetic ---
     /// A register is read that holds nothing.
     #[error("r{register} is read before it was written")]

@@ -45,6 +45,8 @@ pub(super) enum Shape {
     End,
     /// Operand nobody supplies.
     External,
+    /// What is not understood.
+    Invalid,
 }
 
 /// The shape of an operation.
@@ -99,6 +101,7 @@ pub(super) fn shape(op: &Op) -> Shape {
         Exit => Shape::Exit,
         Half => Shape::Half,
         SectionEnd => Shape::End,
+        Invalid => Shape::Invalid,
         // `External` and nothing else: the two tables above name all the rest, as the test below shows.
         _ => Shape::External,
     }
@@ -221,6 +224,6 @@ pub(super) fn uses(op: &Op, shape: Shape, arguments: u8) -> (u16, u16) {
         Shape::Call => (0x3e, 0x3f),
         Shape::CallRegister => (0x3e | dst, 0x3f),
         Shape::Exit => (1, 0),
-        Shape::Jump | Shape::Half | Shape::End | Shape::External => (0, 0),
+        Shape::Jump | Shape::Half | Shape::End | Shape::External | Shape::Invalid => (0, 0),
     }
 }

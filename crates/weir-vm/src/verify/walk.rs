@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use super::facts::Facts;
-use super::layout::Layout;
+use super::layout::{self, Layout};
 use super::recording::Recording;
 use super::rejection::{Birth, InsnLocation, PathStep, Rejection, Rule, Seen, ValueKind};
 use super::shape::Shape;
@@ -370,6 +370,7 @@ impl<'m> Walk<'m> {
                 return self.exit();
             }
             Shape::Half | Shape::End => return stop(Rule::FallsOffEnd),
+            Shape::Invalid => return stop(layout::invalid(self.code, self.at as usize)),
             Shape::External => {
                 let name = self.code.externals.get(op.imm as usize);
                 return self.unknown(name.map_or("", String::as_str));

@@ -25,6 +25,15 @@ const FLAGS: [(u32, &str); 6] = [
 #[derive(Serialize)]
 struct Listing {
     maps: Vec<Listed>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unusable: Vec<Unusable>,
+}
+
+/// A map that the user engine does not have.
+#[derive(Serialize)]
+struct Unusable {
+    name: String,
+    reason: String,
 }
 
 #[derive(Serialize)]
@@ -62,11 +71,20 @@ pub(crate) fn run(args: &MapsArgs) -> Result<ExitCode, Failure> {
     if args.json {
         output::json(&Listing {
             maps: definitions.map(|d| listed(&object, d)).collect(),
+            unusable: object
+                .unusable_maps()
+                .map(|(name, error)| Unusable {
+                    name: name.to_owned(),
+                    reason: error.to_string(),
+                })
+                .collect(),
         })?;
-    } else if names.is_empty() {
+    } else if names.is_empty() && object.unusable_maps().next().is_none() {
         output::out("no maps\n")?;
     } else {
-        let texts: Vec<String> = definitions.map(|d| text(&object, d)).collect();
+        let mut texts: Vec<String> = definitions.map(|d| text(&object, d)).collect();
+        let unusable = object.unusable_maps();
+        texts.extend(unusable.map(|(_, error)| format!("not available: {error}\n")));
         output::out(&texts.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
