@@ -92,6 +92,7 @@ const SMTP: Option<App> = Some(App::Smtp);
 const FTP: Option<App> = Some(App::Ftp);
 const MQTT: Option<App> = Some(App::Mqtt);
 const QUIC: Option<App> = Some(App::Quic);
+const SIP: Option<App> = Some(App::Sip);
 
 buffers! {
     Payload: "pkt_data" [] () None, Both, false, "The payload of a packet, or of a stream as reassembled.";
@@ -198,6 +199,19 @@ buffers! {
     QuicSni: "quic.sni" [] () QUIC, Request, false, "Server name asked for.";
     QuicUserAgent: "quic.ua" [] () QUIC, Request, false, "User agent.";
     QuicVersion: "quic.version" [] () QUIC, Both, false, "Version, four bytes.";
+    SipMethod: "sip.method" [] () SIP, Both, false, "Method of a request of SIP, which either end may send.";
+    SipUri: "sip.uri" [] () SIP, Both, false, "What a request of SIP is about.";
+    SipProtocol: "sip.protocol" [] () SIP, Both, false, "Version of a message of SIP.";
+    SipRequestLine: "sip.request_line" [] () SIP, Both, false, "First line of a request of SIP.";
+    SipResponseLine: "sip.response_line" [] () SIP, Both, false, "First line of a response of SIP.";
+    SipStatusCode: "sip.stat_code" [] () SIP, Both, false, "Status code of SIP.";
+    SipStatusMessage: "sip.stat_msg" [] () SIP, Both, false, "Reason phrase of SIP.";
+    SipFrom: "sip.from" [] () SIP, Both, true, "From, also in its compact form.";
+    SipTo: "sip.to" [] () SIP, Both, true, "To, also in its compact form.";
+    SipVia: "sip.via" [] () SIP, Both, true, "A Via, also in its compact form.";
+    SipUserAgent: "sip.user_agent" [] () SIP, Both, true, "User-Agent of SIP.";
+    SipContentType: "sip.content_type" [] () SIP, Both, true, "Content-Type of SIP, also in its compact form.";
+    SipContentLength: "sip.content_length" [] () SIP, Both, true, "Content-Length of SIP, also in its compact form.";
 }
 
 /// A set of buffers: what the loaded rules need, so that parsers fill no others.

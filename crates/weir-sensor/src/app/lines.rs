@@ -28,11 +28,11 @@ impl Line {
             return (None, &[]);
         };
         let line = if self.carry.is_empty() {
-            Cow::Borrowed(trim(new))
+            Cow::Borrowed(trimmed(new))
         } else {
             let mut line = std::mem::take(&mut self.carry);
             line.extend_from_slice(new);
-            line.truncate(trim(&line).len());
+            line.truncate(trimmed(&line).len());
             Cow::Owned(line)
         };
         (Some(line), bytes.get(end + 1..).unwrap_or_default())
@@ -55,7 +55,7 @@ impl Line {
 }
 
 /// A line without what ends it before its line feed.
-fn trim(line: &[u8]) -> &[u8] {
+pub(super) fn trimmed(line: &[u8]) -> &[u8] {
     let end = line.iter().rposition(|b| *b != b'\r');
     line.get(..end.map_or(0, |last| last + 1))
         .unwrap_or_default()

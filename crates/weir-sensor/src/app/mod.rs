@@ -21,6 +21,7 @@ mod protocol;
 mod quic;
 mod recognize;
 mod recognized;
+mod sip;
 mod smb;
 mod smtp;
 mod snmp;
@@ -63,7 +64,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     recognized::IKE,
     tftp::TFTP,
     snmp::SNMP,
-    recognized::SIP,
+    sip::SIP,
     recognized::RFB,
     recognized::TELNET,
     recognized::DCERPC,

@@ -161,38 +161,6 @@ fn is_call(bytes: &[u8], at: usize) -> bool {
         && be32(bytes, at + 8) == Some(100_003)
 }
 
-/// What servers of SIP begin with.
-const ANSWER: &[u8] = b"SIP/2.0 ";
-
-/// Methods of SIP that streams begin with.
-const METHODS: &[&[u8]] = &[
-    b"INVITE sip",
-    b"REGISTER sip",
-    b"OPTIONS sip",
-    b"NOTIFY sip",
-    b"SUBSCRIBE sip",
-];
-
-/// Methods of SIP that only datagrams are known by.
-const RARE_METHODS: &[&[u8]] = &[b"ACK sip", b"BYE sip", b"CANCEL sip", b"MESSAGE sip"];
-
-pub(super) const SIP: Protocol = Protocol {
-    app: App::Sip,
-    carrier: Carrier::Both,
-    stream: Some(StreamProbe::new(Certainty::Word, |first| {
-        match (first.line(), first.is_server()) {
-            (None, _) => Look::No,
-            (Some(_), true) => first.begins_with(&[ANSWER]),
-            (Some(_), false) => first.begins_with(METHODS),
-        }
-    })),
-    datagram: Some(|first| {
-        let mut methods = METHODS.iter().chain(RARE_METHODS);
-        first.bytes.starts_with(ANSWER) || methods.any(|m| first.bytes.starts_with(m))
-    }),
-    ..Protocol::NONE
-};
-
 pub(super) const RFB: Protocol = Protocol {
     app: App::Rfb,
     services: &["vnc"],

@@ -21,6 +21,7 @@ mod records;
 mod reload;
 mod schema;
 mod sets;
+mod sip;
 mod spread;
 mod transfers;
 mod web;
