@@ -55,6 +55,8 @@ pub(super) enum When {
 #[derive(Debug)]
 pub(super) struct Compiled {
     pub(super) kind: Kind,
+    /// Of what is asked with packets: what it does is done to the whole flow.
+    pub(super) whole_flow: bool,
     pub(super) gate: Gate,
     pub(super) checks: Arc<[Check]>,
     /// Conditions on the payload of packets or streams.
@@ -333,6 +335,7 @@ fn compile(
     let has_payload = !payload.is_empty();
     let program = Program::new(&payload, expressions)?;
     let kind = kind(rule, &checks, &groups, has_payload);
+    let whole_flow = is_about_flow(rule, kind, &checks, &groups);
     let unlogs = rule.bits.iter().any(|b| matches!(b, Bit::Unlog));
     if unlogs && !matches!(kind, Kind::Transaction(_)) {
         return Err("`config` is about a transaction, and the rule is about packets".into());
@@ -345,6 +348,7 @@ fn compile(
     });
     Ok(Compiled {
         kind,
+        whole_flow,
         growth: growth(rule, kind, !checks.is_empty(), has_payload),
         captures,
         of_events: groups.is_empty() && checks.iter().any(Check::is_app_event),
@@ -410,6 +414,28 @@ pub(super) fn is_of_packets(buffer: Buffer) -> bool {
     )
 }
 
+/// What holds of all packets of one direction of a flow alike.
+fn is_alike(c: &Check) -> bool {
+    matches!(
+        c,
+        Check::Plain(PacketCondition::Protocol(_) | PacketCondition::Version(_))
+            | Check::Reputation(..)
+    ) || c.is_of_application()
+}
+
+/// Whether what a rule does is done to the whole flow: it asks for addresses or the application, and nothing of the packet itself.
+fn is_about_flow(rule: &Rule, kind: Kind, checks: &[Check], groups: &[CompiledGroup]) -> bool {
+    match kind {
+        Kind::Addresses | Kind::App => true,
+        Kind::Packet => {
+            rule.header.protocol == HeaderProtocol::App
+                && groups.is_empty()
+                && checks.iter().all(is_alike)
+        }
+        _ => false,
+    }
+}
+
 fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bool) -> Kind {
     let of_transactions = groups.iter().any(|g| !is_of_packets(g.buffer))
         || checks.iter().any(Check::needs_transaction);
@@ -438,13 +464,6 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
         };
     }
     // What holds of all packets of one direction of a flow alike is asked of its first.
-    let alike = |c: &Check| {
-        matches!(
-            c,
-            Check::Plain(PacketCondition::Protocol(_) | PacketCondition::Version(_))
-                | Check::Reputation(..)
-        ) || c.is_of_application()
-    };
     let asks = |b: &Bit| match b {
         Bit::Flow { operation, .. } => {
             matches!(operation, BitOperation::IsSet | BitOperation::IsNotSet)
@@ -454,7 +473,7 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
         Bit::Host { .. } => false,
     };
     let per_packet = !groups.is_empty()
-        || !checks.iter().all(alike)
+        || !checks.iter().all(is_alike)
         || rule.bits.iter().any(asks)
         || rule.flow.established.is_some()
         || rule.flow.fragment.is_some();

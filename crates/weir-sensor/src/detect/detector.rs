@@ -263,7 +263,7 @@ impl Detector {
                 work.fired(flow.state, index, flow.direction, end);
             }
             // A rule that asks about the packet itself is about no other packet.
-            let whole_flow = matches!(rule.kind, Kind::Addresses | Kind::App);
+            let whole_flow = rule.whole_flow;
             let found = Found {
                 time: packet.time,
                 transaction: None,

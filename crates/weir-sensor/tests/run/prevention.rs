@@ -290,3 +290,32 @@ fn alerts_name_the_client_behind_a_proxy() {
     );
     assert_eq!(of(&["header=Via"])[0], [client, server, ""]);
 }
+
+#[test]
+fn a_rate_filter_drops_the_flow_of_a_rule_about_its_application() {
+    let mut tape = Tape::default();
+    let said: &[&[u8]] = &[
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    ];
+    tape.session((CLIENT, 4000), (SERVER, 80), said);
+    let folder = super::bed::Folder::new();
+    let file = folder.0.join("threshold.config");
+    let line = "rate_filter gen_id 1, sig_id 1, track by_both, count 1, seconds 60, new_action drop, timeout 60\n";
+    std::fs::write(&file, line).expect("written");
+    let how = inline("alert http any any -> any any (msg:\"any\"; sid:1;)\n");
+    let left = sense_tape(
+        &tape,
+        &how.set(&format!("threshold-file={}", file.display())),
+    );
+    balanced(&left);
+    let dropped = drops(&left);
+    let [(_, first), rest @ ..] = &dropped[..] else {
+        panic!("dropped: {}", left.text);
+    };
+    assert_eq!(*first, "threshold detection_filter");
+    assert!(!rest.is_empty() && rest.iter().all(|d| d.1 == "flow drop"));
+    assert_eq!(left.sids(), [1, 1]);
+}
