@@ -199,6 +199,7 @@ buffers! {
     QuicSni: "quic.sni" [] () QUIC, Request, false, "Server name asked for.";
     QuicUserAgent: "quic.ua" [] () QUIC, Request, false, "User agent.";
     QuicVersion: "quic.version" [] () QUIC, Both, false, "Version, four bytes.";
+    RfbName: "rfb.name" [] () Some(App::Rfb), Response, false, "Name of a desktop of RFB.";
     SipMethod: "sip.method" [] () SIP, Both, false, "Method of a request of SIP, which either end may send.";
     SipUri: "sip.uri" [] () SIP, Both, false, "What a request of SIP is about.";
     SipProtocol: "sip.protocol" [] () SIP, Both, false, "Version of a message of SIP.";

@@ -21,6 +21,7 @@ mod protocol;
 mod quic;
 mod recognize;
 mod recognized;
+mod rfb;
 mod sip;
 mod smb;
 mod smtp;
@@ -65,7 +66,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     tftp::TFTP,
     snmp::SNMP,
     sip::SIP,
-    recognized::RFB,
+    rfb::RFB,
     recognized::TELNET,
     recognized::DCERPC,
     recognized::RDP,

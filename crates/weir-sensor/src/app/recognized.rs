@@ -161,18 +161,6 @@ fn is_call(bytes: &[u8], at: usize) -> bool {
         && be32(bytes, at + 8) == Some(100_003)
 }
 
-pub(super) const RFB: Protocol = Protocol {
-    app: App::Rfb,
-    services: &["vnc"],
-    stream: Some(StreamProbe::new(Certainty::Word, |first| {
-        match first.line() {
-            Some(_) => first.begins_with(&[b"RFB 003."]),
-            None => Look::No,
-        }
-    })),
-    ..Protocol::NONE
-};
-
 pub(super) const DHCP: Protocol = Protocol {
     app: App::Dhcp,
     carrier: Carrier::Udp,

@@ -19,6 +19,7 @@ mod pass;
 mod prevention;
 mod records;
 mod reload;
+mod rfb;
 mod schema;
 mod sets;
 mod sip;
