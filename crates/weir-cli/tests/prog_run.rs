@@ -364,7 +364,7 @@ fn one_bad_program_spoils_one_program() {
     let folder = Folder::new();
     let object = compile_of(&folder, "weir-vm", "spoiled");
     let object = object.display().to_string();
-    let report = weir(&["prog", "verify", &object, "--json"]);
+    let report = weir(["prog", "verify", &object, "--json"]);
     assert_eq!(report.status, 1, "{report:?}");
     let report: Value = serde_json::from_str(&report.stdout).expect("JSON");
     let judged = report["programs"].as_array().expect("programs");
@@ -375,16 +375,16 @@ fn one_bad_program_spoils_one_program() {
         .filter_map(|p| p["program"].as_str())
         .collect();
     assert_eq!(accepted, ["counts", "adds"]);
-    let text = weir(&["prog", "verify", &object, "--prog", "opcode"]);
+    let text = weir(["prog", "verify", &object, "--prog", "opcode"]);
     assert_eq!(text.status, 1, "{text:?}");
     assert!(
         text.stdout
             .contains("opcode: rejected: unknown opcode 0xff"),
         "{text:?}"
     );
-    let text = weir(&["prog", "verify", &object, "--prog", "counts"]);
+    let text = weir(["prog", "verify", &object, "--prog", "counts"]);
     assert_eq!(text.status, 0, "{text:?}");
-    let maps = weir(&["prog", "maps", &object]);
+    let maps = weir(["prog", "maps", &object]);
     assert_eq!(maps.status, 0, "{maps:?}");
     let line = "not available: map sockets: map type 15 is not available in the user engine";
     assert!(maps.stdout.contains(line), "{maps:?}");
@@ -398,5 +398,65 @@ fn one_bad_program_spoils_one_program() {
             );
             assert_eq!(ran.status, status, "{engine}: {ran:?}");
         }
+    }
+}
+
+/// A map has as many entries as `--map-size` says, in every engine, and those of a huge one cost nothing.
+#[test]
+fn maps_have_the_size_asked_for() {
+    let folder = Folder::new();
+    let object = compile_of(&folder, "weir-vm", "spoiled");
+    let capture = folder.capture("in.pcap", &frames(2));
+    let contents = json!({"maps": {"counters": {"elements": [{"key": 99_999, "value": 5}]}}});
+    let maps = folder.join("maps.json");
+    std::fs::write(&maps, contents.to_string()).expect("written");
+    for engine in engines() {
+        let run = |more: &[&str]| {
+            let all = [
+                "--prog",
+                "counts",
+                "--engine",
+                engine,
+                "--maps",
+                text(&maps),
+            ];
+            over(&object, &capture, &[&all[..], more].concat())
+        };
+        // The object declares one entry.
+        assert_ne!(run(&[]).status, 0, "{engine}");
+        let sized = run(&[
+            "--map-size",
+            "counters=100000",
+            "--json",
+            "--dump-maps",
+            "-",
+        ]);
+        assert_eq!(sized.status, 0, "{engine}: {sized:?}");
+        let report: Value = serde_json::from_str(&sized.stdout).expect("JSON");
+        let elements = json!([{"key": 0, "value": 2}, {"key": 99_999, "value": 5}]);
+        assert_eq!(report["maps"]["counters"]["elements"], elements, "{engine}");
+    }
+    let verify = |size: &str| {
+        let object = text(&object);
+        weir([
+            "prog",
+            "verify",
+            object,
+            "--prog",
+            "counts",
+            "--map-size",
+            size,
+        ])
+    };
+    assert_eq!(verify("counters=500000000").status, 0);
+    for (size, reason) in [
+        ("counters=0", "one entry at least"),
+        ("counters", "NAME=N"),
+        ("counters=many", "not a number"),
+        ("absent=1", "no map"),
+    ] {
+        let refused = verify(size);
+        assert_eq!(refused.status, 2, "{refused:?}");
+        assert!(refused.stderr.contains(reason), "{refused:?}");
     }
 }

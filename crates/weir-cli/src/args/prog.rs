@@ -15,6 +15,18 @@ pub(crate) struct ProgArgs {
     pub(crate) command: ProgCommand,
 }
 
+/// `NAME=N`: a map and its number of entries.
+fn map_size(text: &str) -> Result<(String, u32), String> {
+    let (name, entries) = text.split_once('=').ok_or("write NAME=N")?;
+    let entries: u32 = entries
+        .parse()
+        .map_err(|_| format!("{entries:?} is not a number from 1 to {}", u32::MAX))?;
+    if entries == 0 {
+        return Err("a map has one entry at least".to_owned());
+    }
+    Ok((name.to_owned(), entries))
+}
+
 /// What to do with a program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProgCommand {
@@ -77,6 +89,9 @@ pub(crate) struct VerifyArgs {
     /// The program to verify; default: all XDP programs
     #[arg(long, value_name = "NAME")]
     pub(crate) prog: Option<String>,
+    /// Give a map N entries (bytes for a ring buffer), whatever the object declares; repeatable
+    #[arg(long = "map-size", value_name = "NAME=N", value_parser = map_size)]
+    pub(crate) map_sizes: Vec<(String, u32)>,
     /// Show the first kernel version of each helper, map type and instruction
     #[arg(long)]
     pub(crate) kernels: bool,
@@ -138,6 +153,9 @@ pub(crate) struct RunArgs {
     /// Instruction limit per packet (interpreter; default: 10,000,000)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit_insns: Option<u64>,
+    /// Give a map N entries (bytes for a ring buffer), whatever the object declares; repeatable
+    #[arg(long = "map-size", value_name = "NAME=N", value_parser = map_size)]
+    pub(crate) map_sizes: Vec<(String, u32)>,
     /// Initial map contents: a JSON file as written by --dump-maps
     #[arg(long, value_name = "FILE")]
     pub(crate) maps: Option<PathBuf>,
@@ -216,6 +234,9 @@ pub(crate) struct ServeArgs {
     /// Instruction limit per packet
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit_insns: u64,
+    /// Give a map N entries (bytes for a ring buffer), whatever the object declares; repeatable
+    #[arg(long = "map-size", value_name = "NAME=N", value_parser = map_size)]
+    pub(crate) map_sizes: Vec<(String, u32)>,
     /// Initial map contents: a JSON file as written by `weir prog run --dump-maps`
     #[arg(long, value_name = "FILE")]
     pub(crate) maps: Option<PathBuf>,
@@ -245,6 +266,9 @@ pub(crate) struct LoadingArgs {
     /// Set a `const volatile` global: a number, true, false, hex:00ff or text:words; repeatable
     #[arg(long = "constant", value_name = "NAME=VALUE")]
     pub(crate) constants: Vec<String>,
+    /// Give a map N entries (bytes for a ring buffer), whatever the object declares; repeatable
+    #[arg(long = "map-size", value_name = "NAME=N", value_parser = map_size)]
+    pub(crate) map_sizes: Vec<(String, u32)>,
     /// Reuse an existing map: a pinned path, or PROGRAM:MAP of a loaded program; repeatable
     #[arg(long = "map", value_name = "NAME=MAP")]
     pub(crate) maps: Vec<String>,

@@ -50,7 +50,7 @@ struct ListedSource {
 }
 
 pub(crate) fn run(args: &DisasmArgs) -> Result<ExitCode, Failure> {
-    let opened = object::open(&args.object)?;
+    let opened = object::open(&args.object, &[])?;
     let entry = match &args.prog {
         Some(name) => object::program(&args.object, &opened.object, Some(name))?,
         None => object::any_program(&args.object, &opened.object)?,

@@ -63,10 +63,10 @@ pub(super) struct Input<'p> {
 }
 
 impl Engine {
-    /// Loads `program` of an object.
+    /// Loads `program` of an object. The kernel reads the file, with the entries of maps that are set.
     pub(super) fn load(
         kind: RunEngine,
-        elf: &[u8],
+        (elf, sizes): (&[u8], &[(String, u32)]),
         object: Object,
         program: &str,
     ) -> Result<Engine, Failure> {
@@ -91,9 +91,13 @@ impl Engine {
                 })))
             }
             RunEngine::Kernel => {
-                let loaded = KernelObject::open(elf)
-                    .and_then(|o| o.load(program))
-                    .map_err(Failure::failed)?;
+                let mut kernel = KernelObject::open(elf).map_err(Failure::failed)?;
+                for (map, entries) in sizes {
+                    kernel
+                        .set_map_entries(map, *entries)
+                        .map_err(Failure::failed)?;
+                }
+                let loaded = kernel.load(program).map_err(Failure::failed)?;
                 Ok(Engine::Kernel(Box::new(loaded)))
             }
         }

@@ -65,7 +65,7 @@ struct ListedVariable {
 }
 
 pub(crate) fn run(args: &MapsArgs) -> Result<ExitCode, Failure> {
-    let object = object::open(&args.object)?.object;
+    let object = object::open(&args.object, &[])?.object;
     let names: Vec<String> = object.map_names().map(str::to_owned).collect();
     let definitions = names.iter().filter_map(|n| object.map_definition(n));
     if args.json {

@@ -18,12 +18,18 @@ pub(super) struct Opened {
 }
 
 /// Reads an object. Where its code depends on the kernel's types (CO-RE), it is adapted to those of the running kernel, as loading it
-/// there would; where the kernel does not show them, the layout stays as compiled, and that is said.
-pub(super) fn open(path: &Path) -> Result<Opened, Failure> {
+/// there would; where the kernel does not show them, the layout stays as compiled, and that is said. `sizes` are entries of maps that
+/// `--map-size` gives.
+pub(super) fn open(path: &Path, sizes: &[(String, u32)]) -> Result<Opened, Failure> {
     let shown = path.display();
     let elf = std::fs::read(path)
         .map_err(|e| Failure::usage(format!("cannot read {shown}: {e}; check the path")))?;
     let mut object = Object::parse(&elf).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
+    for (map, entries) in sizes {
+        object
+            .set_map_entries(map, *entries)
+            .map_err(|e| Failure::usage(format!("--map-size {map}={entries}: {e}")))?;
+    }
     if object.is_relocatable() {
         match Btf::of_running_kernel() {
             Ok(types) => object.relocate_against(Arc::new(types)),

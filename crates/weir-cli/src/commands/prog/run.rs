@@ -85,7 +85,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
             "only the interpreter counts instructions: omit --limit-insns",
         ));
     }
-    let opened = object::open(&args.object)?;
+    let opened = object::open(&args.object, &args.map_sizes)?;
     let program = object::program(&args.object, &opened.object, args.prog.as_deref())?;
     let survey = capture::survey(&args.input, None)?;
     if args
@@ -99,8 +99,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     }
     let tc = opened.object.program_kind(&program) == Some(&ProgramKind::SchedCls);
     let types = contents::Types::of(&opened.object);
-    let mut engine = Engine::load(args.engine, &opened.elf, opened.object, &program)
-        .map_err(|e| Failure::failed(format!("{}: {e}", args.object.display())))?;
+    let mut engine = Engine::load(
+        args.engine,
+        (&opened.elf, &args.map_sizes),
+        opened.object,
+        &program,
+    )
+    .map_err(|e| Failure::failed(format!("{}: {e}", args.object.display())))?;
     if let Some(path) = &args.maps {
         contents::set_from(&mut engine, &types, path)?;
     }

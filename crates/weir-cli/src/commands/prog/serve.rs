@@ -43,7 +43,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("--wire joins two interfaces: give -i twice"));
     }
     let duration = args.duration;
-    let mut opened = object::open(&args.object)?;
+    let mut opened = object::open(&args.object, &args.map_sizes)?;
     let program = object::program(&args.object, &opened.object, args.prog.as_deref())?;
     let types = contents::Types::of(&opened.object);
     opened.object.set_cpus(args.workers.into());
@@ -60,8 +60,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         ServeEngine::Interpreter => RunEngine::Interpreter,
         ServeEngine::Jit => RunEngine::Jit,
     };
-    let mut engine = Engine::load(kind, &opened.elf, opened.object, &program)
-        .map_err(|e| Failure::failed(format!("{}: {e}", args.object.display())))?;
+    let mut engine = Engine::load(
+        kind,
+        (&opened.elf, &args.map_sizes),
+        opened.object,
+        &program,
+    )
+    .map_err(|e| Failure::failed(format!("{}: {e}", args.object.display())))?;
     if let Some(path) = &args.maps {
         contents::set_from(&mut engine, &types, path)?;
     }

@@ -85,7 +85,7 @@ struct FoundPacket {
 }
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
-    let opened = object::open(&args.object)?;
+    let opened = object::open(&args.object, &args.map_sizes)?;
     let programs = object::chosen(&args.object, &opened.object, args.prog.as_deref())?;
     if let Some(other) = programs.iter().find(|p| {
         let kind = opened.object.program_kind(p);

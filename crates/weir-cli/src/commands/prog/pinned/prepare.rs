@@ -26,7 +26,7 @@ pub(super) struct Prepared {
 /// Reads and judges an object; `preferred` is the program meant if none is named and the object has it.
 pub(super) fn prepare(args: &LoadingArgs, preferred: Option<&str>) -> Result<Prepared, Failure> {
     let path = &args.object;
-    let opened = object::open(path)?;
+    let opened = object::open(path, &args.map_sizes)?;
     let preferred = preferred.filter(|p| {
         opened
             .object
@@ -54,6 +54,11 @@ pub(super) fn prepare(args: &LoadingArgs, preferred: Option<&str>) -> Result<Pre
     }
     let mut kernel = KernelObject::open(&opened.elf).map_err(Failure::usage)?;
     let mut judged = opened.object.clone();
+    for (map, entries) in &args.map_sizes {
+        kernel
+            .set_map_entries(map, *entries)
+            .map_err(Failure::usage)?;
+    }
     for text in &args.constants {
         let (name, value) = pair(text, "--constant", "NAME=VALUE")?;
         let value =
