@@ -6,6 +6,7 @@
 
 mod bytes;
 mod conversation;
+mod dhcp;
 mod digest;
 pub(crate) mod dns;
 mod ftp;
@@ -60,7 +61,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     ftp::FTP_DATA,
     mail::POP3,
     mail::IMAP,
-    recognized::DHCP,
+    dhcp::DHCP,
     ntp::NTP,
     recognized::IKE,
     tftp::TFTP,

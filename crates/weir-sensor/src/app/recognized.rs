@@ -161,16 +161,6 @@ fn is_call(bytes: &[u8], at: usize) -> bool {
         && be32(bytes, at + 8) == Some(100_003)
 }
 
-pub(super) const DHCP: Protocol = Protocol {
-    app: App::Dhcp,
-    carrier: Carrier::Udp,
-    datagram: Some(|first| {
-        let magic = first.bytes.get(236..240);
-        matches!(first.at(0), Some(1 | 2)) && magic == Some(&[0x63, 0x82, 0x53, 0x63][..])
-    }),
-    ..Protocol::NONE
-};
-
 /// Without its ports IKE is too alike to chance.
 pub(super) const IKE: Protocol = Protocol {
     app: App::Ike,

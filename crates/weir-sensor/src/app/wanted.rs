@@ -80,6 +80,8 @@ pub struct Said {
     pub mqtt_message: u32,
     /// Leave out passwords of MQTT.
     pub mqtt_no_passwords: bool,
+    /// All messages of DHCP, and all of their options that records can have; else acknowledgements, in brief.
+    pub dhcp_all: bool,
 }
 
 impl Said {
@@ -95,5 +97,6 @@ impl Said {
         ftp_line: 0,
         mqtt_message: 0,
         mqtt_no_passwords: false,
+        dhcp_all: true,
     };
 }

@@ -167,6 +167,7 @@ impl Kinds {
         a.handshakes |= b.handshakes;
         a.mail |= b.mail;
         a.urls |= b.urls;
+        a.dhcp_all |= b.dhcp_all;
         match (talks, other.has_app("mqtt")) {
             (true, true) => a.mqtt_no_passwords &= b.mqtt_no_passwords,
             (false, true) => a.mqtt_no_passwords = b.mqtt_no_passwords,
@@ -534,6 +535,10 @@ impl Section<'_> {
             "smtp" => {
                 self.mail(kinds)?;
                 kinds.add("smtp");
+            }
+            "dhcp" => {
+                kinds.said.dhcp_all = self.truth("extended", false)?;
+                kinds.add("dhcp");
             }
             "mqtt" => {
                 kinds.said.mqtt_no_passwords = !self.truth("passwords", true)?;

@@ -709,6 +709,11 @@ impl PipelineState {
         let wanted = match done.app {
             App::Dns => is_wanted(&kinds.dns, &done.record),
             App::Tls => crate::app::tls::is_told(done),
+            // Who does not ask for all of them is told of leases.
+            App::Dhcp => {
+                let kind = done.record.get("dhcp_type").and_then(Value::as_str);
+                kinds.said.dhcp_all || kind == Some("ack")
+            }
             _ => true,
         };
         if done.app == App::Dns && kinds.has_app(name) && wanted {

@@ -78,3 +78,46 @@ alert ntp any any -> any any (msg:"another stratum"; ntp.stratum:1; sid:8;)
     assert_eq!(records[1]["src_port"], 123);
     assert_eq!(left.of("anomaly").len(), 1);
 }
+
+/// A message of DHCP with these options.
+fn dhcp(kind: u8, options: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 236];
+    bytes[..3].copy_from_slice(&[kind, 1, 6]);
+    bytes.extend_from_slice(b"\x63\x82\x53\x63");
+    bytes.extend_from_slice(options);
+    bytes
+}
+
+#[test]
+fn leases_are_told_and_more_if_asked_for() {
+    let mut tape = Tape::default();
+    let question = Frame::new().ip4(CLIENT, SERVER).udp(68, 67);
+    let answer = Frame::new().ip4(SERVER, CLIENT).udp(67, 68);
+    tape.push(&question.payload(&dhcp(1, b"\x35\x01\x01\x0c\x01h\xff")));
+    let times = b"\x35\x01\x05\x33\x04\0\0\x0e\x10\x3a\x04\0\0\x07\x08\x3b\x04\0\0\x0c\x4e\xff";
+    tape.push(&answer.clone().payload(&dhcp(2, times)));
+    tape.push(&answer.payload(&dhcp(2, b"\x33\x02\0\0\x0c\x09h")));
+    let rules = r#"
+alert dhcp any any -> any any (msg:"times"; dhcp.leasetime:3600; dhcp.renewal_time:<3600; dhcp.rebinding_time:>1800; sid:1;)
+alert dhcp any any -> any any (msg:"event"; app-layer-event:dhcp.truncated_options; sid:2;)
+alert dhcp any any -> any any (msg:"other times"; dhcp.leasetime:<3600; sid:20;)
+"#;
+    let left = sense_tape(&tape, &How::rules(rules));
+    assert_eq!(counts(&left.of("alert")), [(1, 1), (2, 1)], "{}", left.text);
+    let records = left.of("dhcp");
+    let [lease] = records[..] else {
+        panic!("one record: {}", left.text);
+    };
+    assert_eq!(lease["dhcp"]["dhcp_type"], "ack");
+    assert!(lease["dhcp"].get("lease_time").is_none());
+    let how = How::rules("")
+        .set("outputs.0.eve-log.enabled=yes")
+        .set("outputs.0.eve-log.filename=eve.json")
+        .set("outputs.1.fast.enabled=yes")
+        .set("outputs.0.eve-log.types.0.dhcp.extended=yes");
+    let left = sense_tape(&tape, &how);
+    let records = left.of("dhcp");
+    assert_eq!(records.len(), 3, "{}", left.text);
+    assert_eq!(records[0]["dhcp"]["hostname"], "h");
+    assert_eq!(records[1]["dhcp"]["lease_time"], 3600);
+}
