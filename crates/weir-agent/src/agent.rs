@@ -4,10 +4,12 @@
 //! what runs, and by whether its ports are attached.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::Serialize;
 use weir_engine::edge::{self, EdgeError};
 use weir_engine::network;
@@ -102,6 +104,8 @@ pub struct Agent {
     is_blind: bool,
     /// Edits are no reason to leave an edge alone, in the next pass.
     is_forced: bool,
+    /// Held while this agent lives: two would undo each other.
+    _lock: File,
 }
 
 impl Agent {
@@ -132,6 +136,7 @@ impl Agent {
             children: Children::new(programs),
             is_blind: false,
             is_forced: false,
+            _lock: lock(state)?,
         })
     }
 
@@ -295,17 +300,21 @@ impl Agent {
         let planned = match weir_runtime::plan(path, None) {
             Ok(planned) => planned,
             Err(error) => {
-                let stamps = match &error {
-                    // Included files and policies of a file with mistakes are not known: it is tried again.
+                let text = match &error {
                     RuntimeError::Mistakes { found, .. } => {
-                        let text = format!("{error}\n{}", found.render(false));
-                        self.watch(path, vec![own]);
-                        return self.fail(path, None, text.trim_end().to_owned(), events);
+                        format!("{error}\n{}", found.render(false))
                     }
-                    _ => vec![own],
+                    _ => error.to_string(),
                 };
-                self.watch(path, stamps);
-                return self.fail(path, None, error.to_string(), events);
+                // Which files it names now is not known: those that it named before are watched, and it is tried again.
+                let before = self.files.get(path).map(|one| one.stamps.clone());
+                let before = before
+                    .into_iter()
+                    .flatten()
+                    .filter(|(file, _)| file != path);
+                let stamps = before.map(|(file, _)| (file.clone(), Stamp::of(&file)));
+                self.watch(path, stamps.chain([own]).collect());
+                return self.fail(path, None, text.trim_end().to_owned(), events);
             }
         };
         let edge = planned.edge.clone();
@@ -313,7 +322,13 @@ impl Agent {
             .files
             .iter()
             .map(|(file, _)| (file.clone(), Stamp::of(file)));
-        self.watch(path, stamps.chain([own]).collect());
+        self.watch(
+            path,
+            stamps
+                .filter(|(file, _)| file != path)
+                .chain([own])
+                .collect(),
+        );
         let other = self.files.iter().find(|(file, one)| {
             file.as_path() != path
                 && one.edge.as_deref() == Some(&edge)
@@ -503,6 +518,23 @@ impl Agent {
                 ),
             });
         }
+    }
+}
+
+/// Holds the state folder.
+fn lock(state: &Path) -> Result<File, AgentError> {
+    let path = state.join("agent.lock");
+    let cannot = |error: std::io::Error| {
+        AgentError::Host(format!("cannot lock {}: {error}", path.display()))
+    };
+    let file = File::create(&path).map_err(cannot)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(AgentError::Host(format!(
+            "another agent runs with the state folder {}: stop it, or name another folder in STATE_DIRECTORY",
+            state.display()
+        ))),
+        Err(error) => Err(cannot(error.into())),
     }
 }
 

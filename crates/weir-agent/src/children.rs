@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getppid, kill_process};
 use serde::Serialize;
 
 use crate::event::Event;
@@ -22,6 +22,20 @@ const LIVED: Duration = Duration::from_secs(60);
 
 /// How long children have to end.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Tells a child which process its agent is.
+const AGENT: &str = "WEIR_AGENT";
+
+/// Whether this process is the child of an agent that is gone. An agent that ends before `setpriv` has asked for a signal leaves a child that
+/// gets none: it looks once, after that.
+#[must_use]
+pub fn is_orphan() -> bool {
+    let Ok(agent) = std::env::var(AGENT) else {
+        return false;
+    };
+    let parent = getppid().map(|parent| parent.as_raw_pid().to_string());
+    parent.as_ref() != Some(&agent)
+}
 
 /// A command that an edge needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -217,6 +231,7 @@ fn start(programs: &Programs, one: &Wanted) -> std::io::Result<Child> {
         .arg("--")
         .arg(&programs.weir)
         .args(one.arguments())
+        .env(AGENT, std::process::id().to_string())
         .stdin(Stdio::null())
         .spawn()
 }

@@ -16,7 +16,7 @@ pub mod service;
 mod settings;
 
 pub use agent::{Agent, Row, State};
-pub use children::{ChildRow, Programs};
+pub use children::{ChildRow, Programs, is_orphan};
 pub use event::Event;
 pub use settings::{EdgeSettings, Edits, SETTINGS, Settings};
 

@@ -25,6 +25,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 pub fn weir() -> ExitCode {
     let args: args::Args = parsed(args::table::weir());
     output::set_color(args.color);
+    if weir_agent::is_orphan() {
+        output::complain("the agent that started this command is gone");
+        return ExitCode::FAILURE;
+    }
     // `ip netns exec` hides it, and with it all that runs.
     weir_kernel::pins::share_bpffs();
     exit(commands::dispatch(args.command, args.color))

@@ -343,6 +343,13 @@ fn an_edge_outlives_its_agent_and_is_adopted() {
     let agent = bed.agent();
     agent.event("adopted");
     assert_eq!(bed.generation(), generation, "nothing was applied");
+    let second = bed.weir(&["agent", bed.folder.to_str().expect("UTF-8")]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(
+        stderr(&second).contains("another agent runs"),
+        "{}",
+        stderr(&second)
+    );
     // Edited while no agent ran, and taken down while none ran: the first stays, the second is a boot for all that can be seen.
     agent.signal(Signal::TERM);
     drop(agent);

@@ -44,6 +44,10 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         )));
     }
     let mut agent = Agent::new(&folder, &history::state_path(), programs()?)?;
+    output::complain(&format!(
+        "keeps the edges of {}; Ctrl-C ends the agent, not the edges",
+        folder.display()
+    ));
     let mut is_ready = false;
     // systemd takes half of its time for silence.
     let interval = match service::watchdog() {
