@@ -306,12 +306,12 @@ impl Connections {
             kept = (self.mappings).send(inner, orig.destination, filtering, clock);
             outer = Some(end);
         }
-        // Where no mapping could be had, nothing was begun, and the connection that is dead to this packet stays.
-        self.make_room(orig);
         let mapped = inbound.filter(|_| !choice.maps_destination());
         if outer.is_some() && mapped.is_some_and(|inbound| !inbound.may_enter) {
             return Err(Reason::NatFiltered);
         }
+        // Where no mapping could be had, or the packet is filtered, nothing was begun, and the connection that is dead to it stays.
+        self.make_room(orig);
         let inbound = mapped.filter(|inbound| inbound.may_enter);
         let inner = inbound.map(|inbound| inbound.inner);
         let kept = kept.or(inbound.map(|inbound| inbound.kept));
