@@ -102,7 +102,7 @@ pub struct Agent {
     children: Children,
     /// The folder could not be read. Said once, until it is over.
     is_blind: bool,
-    /// Edits are no reason to leave an edge alone, in the next pass.
+    /// The next pass applies edited edges, too.
     is_forced: bool,
     /// Held while this agent lives: two would undo each other.
     _lock: File,

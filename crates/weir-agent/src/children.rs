@@ -69,7 +69,7 @@ impl Wanted {
         all
     }
 
-    /// As `setpriv` writes them. CAP_SYS_ADMIN: the kernel opens maps and programs by number for nobody else.
+    /// For `setpriv --bounding-set`. The kernel opens maps and programs by ID only with CAP_SYS_ADMIN.
     fn capabilities(&self) -> &'static str {
         match self.kind {
             Kind::Helper => "-all,+bpf,+net_admin,+net_raw,+perfmon,+sys_admin",
@@ -241,7 +241,7 @@ fn end(all: impl IntoIterator<Item = Running>) -> Vec<String> {
     let mut children: Vec<Child> = all.into_iter().filter_map(|one| one.child).collect();
     for child in &children {
         if let Some(process) = Pid::from_raw(child.id() as i32) {
-            // It may have ended meanwhile; until it is waited for, nobody else has its number.
+            // It may have ended; its process ID is not reused before it is waited for.
             let _ = kill_process(process, Signal::TERM);
         }
     }

@@ -25,7 +25,7 @@ pub enum Event {
         /// Its file.
         file: PathBuf,
     },
-    /// An edge is no more what its file says, and is left alone.
+    /// The running edge differs from its file; the agent does not change it.
     Edited {
         /// The edge.
         edge: String,

@@ -25,7 +25,7 @@ pub fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
 }
 
-/// Where nobody listens any more, the agent goes on: its edges matter more.
+/// An error is ignored: without systemd the agent keeps working.
 fn tell(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }

@@ -112,7 +112,7 @@ impl Bed {
         .expect("veth");
     }
 
-    /// Writes the file of the edge, as an editor does: beside it, then in its place.
+    /// Replaces the edge's file by rename, as editors do.
     fn write(&self, rules: &str) {
         let text = format!(
             "edge = \"{}\"\n[[port]]\nname = \"in\"\ndevice = \"right0\"\n[[function]]\nname = \"shield\"\nkind = \"filter\"\n\
@@ -291,7 +291,7 @@ fn damage_is_repaired_and_edits_are_left_alone() {
     bed.cable();
     agent.event("applied");
     assert!(!bed.connects(7001) && bed.connects(7002), "attached again");
-    // Somebody takes the edge down: it stays down until SIGHUP.
+    // An edge that was taken down by hand stays down until SIGHUP.
     let output = bed.weir(&["down", "--edge", &bed.edge]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(agent.event("edited")["how"], "it was taken down");
@@ -299,7 +299,7 @@ fn damage_is_repaired_and_edits_are_left_alone() {
     agent.signal(Signal::HUP);
     agent.event("applied");
     assert!(!bed.connects(7001), "applied again");
-    // Somebody goes back to nothing and to the first change: the agent reports, and sees when it is undone.
+    // Another configuration is applied by hand: the agent reports it.
     let other = bed.folder.join("edge.bak");
     let text = fs::read_to_string(bed.file())
         .expect("readable")

@@ -134,7 +134,7 @@ fn answered_connections_survive_a_flood() {
                 .collect();
             let datagrams = udp_socket(&bed.client, (SERVER[0], UDP)).expect("socket");
             drop(heard.take());
-            // A device's ring that overflows in the flood loses a datagram, which nobody sends again as TCP does.
+            // A full device ring drops datagrams during the flood; UDP does not retransmit.
             let lost = AtomicU32::new(0);
             let ask_all = || {
                 for (n, stream) in streams.iter().enumerate() {

@@ -122,7 +122,7 @@ fn changes_are_recorded_and_gone_back_to() {
         bed.connects(7001) && !bed.connects(7002),
         "the second rules"
     );
-    // What changes nothing is no change.
+    // An apply without a difference adds no entry.
     bed.apply("\"deny tcp to-port 7002\"");
     let history = bed.history();
     let changes = history["changes"].as_array().expect("a list");

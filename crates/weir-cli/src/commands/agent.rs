@@ -39,7 +39,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
     let folder = std::path::absolute(&args.folder).map_err(Failure::failed)?;
     if !folder.is_dir() {
         return Err(Failure::Usage(format!(
-            "{} is no folder: name the one with the files of the edges, `weir agent FOLDER`",
+            "{} is not a directory: pass the one with the edges' files, `weir agent FOLDER`",
             folder.display()
         )));
     }

@@ -138,7 +138,7 @@ fn open(given: Option<&str>) -> Result<(String, History), Failure> {
     match History::of(&edge)? {
         Some(history) => Ok((edge, history)),
         None => Err(Failure::Failed(
-            "this host keeps no history: there is no folder /var/lib/weir. The package creates it; `mkdir -m 700 /var/lib/weir` does, too"
+            "this host keeps no history: the directory /var/lib/weir does not exist. The package creates it; `mkdir -m 700 /var/lib/weir` does, too"
                 .to_owned(),
         )),
     }
