@@ -261,7 +261,7 @@ static __noinline int icmp_error(ctx_t *ctx, struct icmp_error *e)
 		return 0;
 	data = packet_word(ctx, data);
 	end = packet_word(ctx, data_end);
-	if (data + 18 + 40 > end && (v6 || data + 18 + 20 > end))
+	if (data + 18 > end)
 		return 0;
 	__builtin_memcpy(e->l2, data + 6, 6);
 	__builtin_memcpy(e->l2 + 6, data, 6);
@@ -270,6 +270,9 @@ static __noinline int icmp_error(ctx_t *ctx, struct icmp_error *e)
 		ip = data + 14;
 	else
 		ip = data + 18;
+	/* As short as a frame can be: 34 bytes, without a tag and with nothing behind the header. */
+	if (ip + 20 > end)
+		return 0;
 	tos = ip[1];
 	if (v6) {
 		if (ip + 24 > end)
