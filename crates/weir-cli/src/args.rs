@@ -453,6 +453,9 @@ pub(crate) struct ReplayArgs {
         value_name = "CAPTURE|FOLDER"
     )]
     pub(crate) output: Option<PathBuf>,
+    /// Compare with another policy or graph: which packets it gave another verdict or other bytes, and by which rules
+    #[arg(long, value_name = "POLICY", conflicts_with_all = ["output", "edge", "verdicts"])]
+    pub(crate) against: Option<PathBuf>,
     /// Engine that runs the policy
     #[arg(long, value_enum, default_value = "user")]
     pub(crate) engine: EngineName,
@@ -567,6 +570,15 @@ pub(crate) struct ApplyArgs {
     /// Keep running, and apply again whenever the configuration or a file it references changes
     #[arg(long)]
     pub(crate) watch: bool,
+    /// Replay a capture through the running graph and the new one first, show which packets change verdict, and apply only if none does
+    #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["watch", "confirm_now"])]
+    pub(crate) check_with: Option<PathBuf>,
+    /// With --check-with: apply if at most N packets change verdict
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "check_with")]
+    pub(crate) max_changes: u64,
+    /// With --check-with: port of both graphs that the packets came in by; default: the one the capture names, or the only one
+    #[arg(long, value_name = "NAME", requires = "check_with")]
+    pub(crate) port: Option<String>,
     /// Roll back automatically unless confirmed within TIME, by ENTER or `weir apply --confirm-now`
     #[arg(long, value_name = "TIME", value_parser = value::duration)]
     pub(crate) confirm: Option<Duration>,

@@ -73,6 +73,7 @@ mod prog_broken;
 mod prog_exec;
 mod prog_run;
 mod prog_serve;
+mod replay_against;
 mod replay_graph;
 mod replay_networks;
 mod replay_routes;

@@ -1,4 +1,5 @@
-//! `weir history` and `weir rollback` with real edges: what is recorded of which change, and that going back changes what packets meet.
+//! `weir history`, `weir rollback` and `weir apply --check-with` with real edges: what is recorded of which change, that going back changes what
+//! packets meet, and that a change of verdicts is found before it is applied.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -189,4 +190,57 @@ fn a_change_that_was_not_recorded_is_told() {
     // Without a number: to the newest that is known.
     bed.done(&["rollback", "--edge", &bed.edge]);
     assert!(!bed.connects(7001) && bed.connects(7002), "the first rules");
+}
+
+#[test]
+fn a_change_of_verdicts_is_found_before_it_is_applied() {
+    if !root("a_change_of_verdicts_is_found_before_it_is_applied") {
+        return;
+    }
+    let bed = Bed::new("check");
+    // UDP to port 53 from the first host, as the second receives it.
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    frame.extend_from_slice(&[
+        0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0x65, 0xa3, 10, 78, 0, 1, 10, 78, 0, 2,
+    ]);
+    frame.extend_from_slice(&[0x9c, 0x40, 0, 53, 0, 8, 0, 0]);
+    let capture = bed.config.with_extension("pcap");
+    let file = fs::File::create(&capture).expect("cargo's folder is writable");
+    let mut writer = weir_packet::pcap::Writer::new(file).expect("written");
+    for second in 1..=3u64 {
+        let time = second * 1_000_000_000;
+        writer
+            .write(time, &frame, frame.len() as u32)
+            .expect("written");
+    }
+    writer.finish().expect("written");
+    let config = bed.config.to_str().expect("UTF-8").to_owned();
+    let capture = capture.to_str().expect("UTF-8").to_owned();
+    let check = ["apply", &config, "--check-with", &capture];
+
+    bed.apply("\"deny tcp to-port 7081\"");
+    // What is the same for these packets is applied.
+    bed.write("\"deny tcp to-port 7082\"");
+    let output = bed.done(&check);
+    assert!(
+        stderr(&output).contains("3 packets: 3 the same"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(bed.connects(7081) && !bed.connects(7082));
+
+    // What drops them is not, and says why.
+    bed.write("\"deny udp to-port 53\"");
+    let refused = bed.weir(&check);
+    let said = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("pass -> drop: 3 packets"), "{said}");
+    assert!(said.contains("`--max-changes 3` accepts that"), "{said}");
+    assert!(!bed.connects(7082), "the former edge runs on");
+    let dry = bed.done(&[&check[..], &["--dry-run", "--json"]].concat());
+    let dry: Value = serde_json::from_slice(&dry.stdout).expect("JSON");
+    assert_eq!(dry["replay"]["changed"], 3, "{dry}");
+    assert!(!bed.connects(7082), "a dry run changes nothing");
+    bed.done(&[&check[..], &["--max-changes", "3"]].concat());
+    assert!(bed.connects(7082));
 }

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+pub mod compare;
 pub mod connections;
 pub mod dynamic_sets;
 mod error;

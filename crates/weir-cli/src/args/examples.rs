@@ -82,6 +82,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "weir replay policy.weir --in a.pcap -o b.pcap",
             "weir replay edge.toml --in a.pcap --port wan --json",
+            "weir replay new.weir --against old.weir --in a.pcap",
         ],
     ),
     (
@@ -101,6 +102,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
             "weir apply edge.toml",
             "weir apply edge.toml --dry-run",
             "weir apply edge.toml --confirm 60s",
+            "weir apply edge.toml --check-with a.pcap",
         ],
     ),
     ("diff", &["weir diff edge.toml"]),

@@ -1,31 +1,35 @@
-//! `weir replay`: a policy over a capture, in any engine; a graph is in `graph`, virtual networks are in `networks`.
+//! `weir replay`: a policy over a capture, in any engine; a graph is in `graph`, virtual networks are in `networks`, two policies or graphs beside
+//! each other are in `against`.
 
+pub(super) mod against;
+mod common;
 mod graph;
 mod networks;
 mod routes;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use weir_engine::{Engine, EngineError, EngineKind, LogLine, Packet, ReplayOptions};
-use weir_functions::plan::ChecksumMode;
+use weir_engine::{Engine, LogLine, Packet};
 use weir_functions::report::Report;
 use weir_packet::Verdict;
-use weir_packet::pcap::{CaptureError, Frame, Writer};
+use weir_packet::pcap::{CaptureError, Writer};
 use weir_policy::model::Policy;
 use weir_runtime::Kind;
 
+use self::common::{end, engine_failure, finish, kind, options, refuse_own_input, write, writer};
 use super::{capture, policy, table};
-use crate::args::{Checksums, EngineName, ReplayArgs};
+use crate::args::ReplayArgs;
 use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
-    let kind = Kind::of(&args.policy);
-    if kind == Kind::Networks || kind == Kind::Configuration && networks::are_meant(args) {
+    if let Some(before) = &args.against {
+        return against::run(args, before);
+    }
+    let given = Kind::of(&args.policy);
+    if given == Kind::Networks || given == Kind::Configuration && networks::are_meant(args) {
         return networks::run(args);
     }
     if args.edge.is_some() || args.verdicts {
@@ -33,7 +37,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
             "--edge and --verdicts are for documents of virtual networks",
         ));
     }
-    if kind == Kind::Configuration {
+    if given == Kind::Configuration {
         return graph::run(args);
     }
     if args.port.is_some() {
@@ -50,24 +54,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let policy = Arc::new(parsed.policy);
     let survey = capture::survey(&args.input, args.in_if.as_deref())?;
     refuse_own_input(args)?;
-    let kind = match args.engine {
-        EngineName::User => EngineKind::User,
-        EngineName::UserJit => EngineKind::UserJit,
-        EngineName::Kernel => EngineKind::Kernel,
-        EngineName::Reference => EngineKind::Reference,
-    };
-    let checksums = match args.checksums {
-        Checksums::Complete => ChecksumMode::Complete,
-        Checksums::Offloaded => ChecksumMode::Offloaded,
-    };
-    let options = ReplayOptions {
-        checksums,
-        mtu: args.mtu,
-        seed: args.seed,
-        ports: survey.ports.clone(),
-    };
-    let mut engine =
-        weir_engine::open(kind, &policy, &options).map_err(|e| engine_failure(e, &args.policy))?;
+    let mut engine = weir_engine::open(kind(args.engine), &policy, &options(args, &survey))
+        .map_err(|e| engine_failure(e, &args.policy))?;
     let mut writer = writer(args)?;
 
     let cut_off = packets(
@@ -90,53 +78,6 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         output::out(&text)?;
     }
     end(args, cut_off)
-}
-
-/// The capture that is written, and where.
-type Output<'a> = Option<(Writer<BufWriter<File>>, &'a Path)>;
-
-fn writer(args: &ReplayArgs) -> Result<Output<'_>, Failure> {
-    match &args.output {
-        Some(path) => Ok(Some((capture::create(path)?, path))),
-        None => Ok(None),
-    }
-}
-
-/// Writes a packet as it left; what the capture had lost of it is still lost.
-fn write<W: Write>(writer: &mut Writer<W>, packet: &Frame<'_>, out: &[u8]) -> Result<(), Failure> {
-    let lost = (packet.original_len as usize).saturating_sub(packet.data.len());
-    writer
-        .write(packet.timestamp_ns, out, (out.len() + lost) as u32)
-        .map_err(|e| Failure::failed(format!("cannot write the output capture: {e}")))
-}
-
-fn finish(output: Output<'_>) -> Result<(), Failure> {
-    let Some((writer, path)) = output else {
-        return Ok(());
-    };
-    let finished = writer.finish().map(drop);
-    finished.map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))
-}
-
-fn refuse_own_input(args: &ReplayArgs) -> Result<(), Failure> {
-    let output = args.output.as_deref();
-    if output.is_some_and(|out| capture::same_file(out, &args.input)) {
-        return Err(Failure::usage(
-            "--output names the capture that --in reads; choose another file",
-        ));
-    }
-    Ok(())
-}
-
-/// Success, unless the capture ended before its end.
-fn end(args: &ReplayArgs, cut_off: Option<CaptureError>) -> Result<ExitCode, Failure> {
-    match cut_off {
-        None => Ok(ExitCode::SUCCESS),
-        Some(error) => Err(Failure::failed(format!(
-            "{}: {error}; the packets before it were replayed",
-            args.input.display()
-        ))),
-    }
 }
 
 /// Runs all packets. Returns what ended the capture early, if anything did.
@@ -201,11 +142,4 @@ fn log_text(line: &LogLine, number: u64, policy: &Policy, frame: &[u8]) -> Strin
         },
         weir_packet::summary(frame),
     )
-}
-
-fn engine_failure(error: EngineError, policy: &Path) -> Failure {
-    if error.is_configuration() {
-        return Failure::Usage(format!("{}: {error}", policy.display()));
-    }
-    Failure::failed(error)
 }

@@ -18,6 +18,7 @@ use super::{confirm, networks, plan};
 use crate::args::ApplyArgs;
 use crate::commands::history;
 use crate::commands::policy::count;
+use crate::commands::replay::against::{self, Found};
 use crate::failure::Failure;
 use crate::output;
 
@@ -56,8 +57,15 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<ExitCode, Failure> {
         ));
     };
     let planned = plan(path, args.edge.as_deref())?;
+    let replayed = match &args.check_with {
+        Some(capture) => Some(against::of_apply(&planned, capture, args.port.as_deref())?),
+        None => None,
+    };
     if args.dry_run {
-        return dry_run(&planned, args.json);
+        return dry_run(&planned, replayed.as_ref(), args.json);
+    }
+    if let Some(found) = &replayed {
+        accept(args, found)?;
     }
     // Before anything changes: a signal from here on ends the command in order.
     let stop = match args.watch || args.confirm.is_some() {
@@ -74,8 +82,28 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Whether a change may be applied, after what the replay of a capture found.
+fn accept(args: &ApplyArgs, found: &Found) -> Result<(), Failure> {
+    output::tell(&found.text());
+    let changed = found.report.changed;
+    if changed <= args.max_changes {
+        return Ok(());
+    }
+    let change = match changed {
+        1 => "packet changes",
+        _ => "packets change",
+    };
+    Err(Failure::Failed(format!(
+        "{changed} {change} verdict; nothing was applied. `--max-changes {changed}` accepts that"
+    )))
+}
+
 /// Shows a plan, and what it would change of what runs. Changes nothing.
-pub(crate) fn dry_run(planned: &Planned, json: bool) -> Result<ExitCode, Failure> {
+pub(crate) fn dry_run(
+    planned: &Planned,
+    replayed: Option<&Found>,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     let changes = planned.changes(&mut |note| output::complain(&note))?;
     let mut value = json!({ "edge": planned.edge });
     let mut text = String::new();
@@ -111,6 +139,10 @@ pub(crate) fn dry_run(planned: &Planned, json: bool) -> Result<ExitCode, Failure
         }
     }
     show_removals(&changes, planned, &mut text, &mut value)?;
+    if let Some(found) = replayed {
+        text.push_str(&found.text());
+        value["replay"] = serde_json::to_value(&found.report).map_err(Failure::failed)?;
+    }
     match json {
         true => output::json(&value)?,
         false => output::out(&text)?,

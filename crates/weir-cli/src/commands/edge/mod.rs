@@ -77,7 +77,7 @@ pub(super) fn plan(path: &Path, edge: Option<&str>) -> Result<Planned, Failure> 
 
 /// `weir plan`.
 pub(crate) fn plan_of(args: &PlanArgs) -> Result<ExitCode, Failure> {
-    apply::dry_run(&plan(&args.file, args.edge.as_deref())?, args.json)
+    apply::dry_run(&plan(&args.file, args.edge.as_deref())?, None, args.json)
 }
 
 /// The name of the edge that a file is of; `edge`: which one of a document this host is.

@@ -4,22 +4,23 @@
 //! there is. A name with `.transmit` behind it is that of a port on tc, for packets that leave by it. All packets that leave are written into one capture, in the order they came in; by which port they left is counted.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use weir_engine::edge::Sees;
 use weir_engine::edge::replay::{self, GraphEngine, GraphLog, GraphOptions, GraphReport, Stage};
-use weir_engine::{EngineError, EngineKind, Packet};
-use weir_functions::plan::ChecksumMode;
+use weir_engine::{EngineError, Packet};
 use weir_functions::report::Packets;
 use weir_graph::{EdgePlan, Folder, Networks, Numbers};
 use weir_packet::pcap::CaptureError;
 use weir_packet::{Reason, Verdict};
+use weir_vm::Routes;
 
 use super::super::capture;
 use super::super::policy::count;
 use super::super::table::grouped;
-use super::routes;
-use crate::args::{Checksums, EngineName, ReplayArgs};
+use super::{common, routes};
+use crate::args::{EngineName, ReplayArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -29,36 +30,16 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
             "--in-if is for policies; a graph has ports: name one with --port",
         ));
     }
-    let graph = plan(args)?;
+    let graph = plan(&args.policy)?;
     let survey = capture::survey(&args.input, None)?;
-    super::refuse_own_input(args)?;
-    let ports = ports(args, &graph, &survey)?;
-    let kind = match args.engine {
-        EngineName::User => EngineKind::User,
-        EngineName::UserJit => EngineKind::UserJit,
-        EngineName::Kernel => EngineKind::Kernel,
-        EngineName::Reference => EngineKind::Reference,
-    };
-    let options = GraphOptions {
-        // A port that says how to read checksums knows better than the command line.
-        checksums: match args.checksums {
-            Checksums::Complete => ChecksumMode::Complete,
-            Checksums::Offloaded => ChecksumMode::Offloaded,
-        },
-        mtu: args.mtu,
-        seed: args.seed,
-    };
-    let failure = |error: EngineError| super::engine_failure(error, &args.policy);
-    if args.routes.is_some() && kind == EngineKind::Kernel {
-        return Err(Failure::usage(
-            "--routes is for the engines in user space: the kernel's asks the host that it runs on",
-        ));
-    }
-    let mut engine = replay::open(kind, &graph, &options).map_err(failure)?;
-    if let Some(from) = &args.routes {
-        let ports = graph.ports.iter();
-        let devices: Vec<_> = ports.map(|p| (p.device.clone(), p.number)).collect();
-        engine.set_routes(routes::read(from, &devices)?);
+    common::refuse_own_input(args)?;
+    let ports = ports(args.port.as_deref(), &args.input, &graph, &survey)?;
+    let kind = common::kind(args.engine);
+    let failure = |error: EngineError| common::engine_failure(error, &args.policy);
+    let routes = host_routes(args, &graph)?;
+    let mut engine = replay::open(kind, &graph, &options(args)).map_err(failure)?;
+    if let Some(routes) = routes {
+        engine.set_routes(routes);
     }
     let cut_off = packets(args, &graph, &survey, &ports, engine.as_mut())?;
     let totals = engine.totals().map_err(failure)?;
@@ -70,12 +51,35 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         text.push_str(&survey.notes());
         output::out(&text)?;
     }
-    super::end(args, cut_off)
+    common::end(args, cut_off)
 }
 
-/// Reads and plans the configuration. Mistakes are shown.
-fn plan(args: &ReplayArgs) -> Result<EdgePlan, Failure> {
-    let path = &args.policy;
+pub(super) fn options(args: &ReplayArgs) -> GraphOptions {
+    GraphOptions {
+        // A port that says how to read checksums knows better than the command line.
+        checksums: common::checksums(args.checksums),
+        mtu: args.mtu,
+        seed: args.seed,
+    }
+}
+
+/// What `--routes` says, with the ports of a graph as devices.
+pub(super) fn host_routes(args: &ReplayArgs, graph: &EdgePlan) -> Result<Option<Routes>, Failure> {
+    let Some(from) = &args.routes else {
+        return Ok(None);
+    };
+    if args.engine == EngineName::Kernel {
+        return Err(Failure::usage(
+            "--routes is for the engines in user space: the kernel's asks the host that it runs on",
+        ));
+    }
+    let ports = graph.ports.iter();
+    let devices: Vec<_> = ports.map(|p| (p.device.clone(), p.number)).collect();
+    routes::read(from, &devices).map(Some)
+}
+
+/// Reads and plans a configuration. Mistakes are shown.
+pub(super) fn plan(path: &Path) -> Result<EdgePlan, Failure> {
     let shown = path.display().to_string();
     let config = weir_runtime::read(path)?;
     if let (false, Some(Networks::File(document))) = (config.has_graph(), &config.networks) {
@@ -122,9 +126,10 @@ fn named(graph: &EdgePlan, name: &str) -> Result<Option<(u32, Sees)>, Failure> {
     }
 }
 
-/// For each interface of the capture the number of the port that its packets come in or leave by.
-fn ports(
-    args: &ReplayArgs,
+/// For each interface of the capture the number of the port that its packets come in or leave by. `wanted`: the same one for all of them.
+pub(super) fn ports(
+    wanted: Option<&str>,
+    input: &Path,
     graph: &EdgePlan,
     survey: &capture::Survey,
 ) -> Result<Vec<(u32, Sees)>, Failure> {
@@ -132,7 +137,7 @@ fn ports(
         let names: Vec<&str> = graph.ports.iter().map(|p| p.name.as_str()).collect();
         names.join(", ")
     };
-    if let Some(wanted) = &args.port {
+    if let Some(wanted) = wanted {
         let port = named(graph, wanted)?.ok_or_else(|| {
             Failure::Usage(format!(
                 "--port {wanted}: the graph has no such port; it has {}",
@@ -152,7 +157,7 @@ fn ports(
                 (None, [port]) => Ok((port.number, Sees::Received)),
                 _ => Err(Failure::Usage(format!(
                     "{}: packets of {} could come in by any port; choose one of {} with --port",
-                    args.input.display(),
+                    input.display(),
                     name.map_or_else(
                         || format!("interface {}", interface.index),
                         |n| format!("interface {n}")
@@ -172,11 +177,11 @@ fn packets(
     ports: &[(u32, Sees)],
     engine: &mut dyn GraphEngine,
 ) -> Result<Option<CaptureError>, Failure> {
-    let mut writer = super::writer(args)?;
+    let mut writer = common::writer(args)?;
     let mut capture = capture::open(&args.input)?;
     let mut progress = capture::Progress::new(survey.packets);
     let mut out = Vec::new();
-    let failure = |error: EngineError| super::engine_failure(error, &args.policy);
+    let failure = |error: EngineError| common::engine_failure(error, &args.policy);
     let cut_off = loop {
         let packet = match capture.next_frame() {
             Ok(Some(packet)) => packet,
@@ -196,7 +201,7 @@ fn packets(
         if !matches!(outcome.verdict, Verdict::Drop | Verdict::Aborted)
             && let Some((writer, _)) = &mut writer
         {
-            super::write(writer, &packet, &out)?;
+            common::write(writer, &packet, &out)?;
         }
         let logs = engine.logs().map_err(failure)?;
         if !args.json {
@@ -206,7 +211,7 @@ fn packets(
         }
         progress.tick(packet.number + 1);
     };
-    super::finish(writer)?;
+    common::finish(writer)?;
     Ok(cut_off)
 }
 

@@ -22,7 +22,7 @@ use weir_runtime::networks::{Record, edge_of, planned};
 use super::super::edge::networks::{self, interfaces};
 use super::super::table::grouped;
 use super::super::{capture, net};
-use super::routes;
+use super::{common, routes};
 use crate::args::{Checksums, EngineName, ReplayArgs};
 use crate::failure::Failure;
 use crate::output;
@@ -94,7 +94,7 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         text.push_str(&survey.notes());
         output::out(&text)?;
     }
-    super::end(args, cut_off)
+    common::end(args, cut_off)
 }
 
 /// Options of other replays are refused, not passed over.
