@@ -7,6 +7,7 @@ pub(crate) mod examples;
 pub(crate) mod generate;
 pub(crate) mod history;
 pub(crate) mod import;
+pub(crate) mod init;
 pub(crate) mod lab;
 pub(crate) mod net;
 pub(crate) mod ports;
@@ -90,6 +91,11 @@ pub(crate) enum Command {
     ///
     /// Until Ctrl-C, or for a time.
     Run(RunArgs),
+    /// Write a commented configuration for a usual job
+    ///
+    /// A firewall, a gateway, a guard against floods, a load balancer, a virtual network, a sensor. What options leave open is taken from this
+    /// host; on a terminal it is asked.
+    Init(init::InitArgs),
     /// Show the plan of a file and what it would change
     ///
     /// Of a configuration, or of an edge's networks. Changes nothing.

@@ -10,6 +10,7 @@
 
 #![warn(clippy::expect_used, clippy::unwrap_used)]
 
+pub mod addresses;
 pub mod bed;
 mod bpffs;
 mod clsact;

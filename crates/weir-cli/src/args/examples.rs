@@ -93,6 +93,27 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "init firewall",
+        &["weir init firewall -i eth0 --tcp http,https --udp 51820"],
+    ),
+    (
+        "init gateway",
+        &["weir init gateway --wan eth0 --lan eth1 --forward 8080=10.1.0.5:80"],
+    ),
+    (
+        "init guard",
+        &["weir init guard -i eth0 --friends 192.0.2.0/24"],
+    ),
+    (
+        "init balancer",
+        &["weir init balancer -i eth0 --address 192.0.2.10 --server 10.0.0.1,10.0.0.2"],
+    ),
+    ("init networks", &["weir init networks --devices tap1,tap2"]),
+    (
+        "init sensor",
+        &["weir init sensor -i eth0 --home 10.0.0.0/8"],
+    ),
+    (
         "plan",
         &["weir plan edge.toml", "weir plan net.toml --edge e1"],
     ),

@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory as _};
 
 use super::{Args, LabProgram, examples};
 
-/// Every command of `weir --help`, in groups.
+/// Every command of `weir --help`, in groups. A line of two has both names, with a comma.
 pub(super) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Policy",
@@ -28,8 +28,8 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Graph",
         &[
-            "plan", "apply", "diff", "status", "top", "trace", "capture", "route", "service",
-            "agent", "history", "rollback", "down",
+            "init", "plan", "apply", "diff", "status", "top", "trace", "capture", "route",
+            "service", "agent", "history", "rollback", "down",
         ],
     ),
     ("Networks", &["net"]),
@@ -43,8 +43,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
             "doctor",
             "lab",
             "bench",
-            "completions",
-            "man",
+            "completions, man",
         ],
     ),
 ];
@@ -107,8 +106,10 @@ fn groups(command: &Command) -> String {
     let mut text = String::new();
     for (heading, names) in GROUPS {
         for (at, name) in names.iter().enumerate() {
-            let about = command.find_subcommand(name).and_then(Command::get_about);
-            let about = about.map(ToString::to_string).unwrap_or_default();
+            let about = |name| command.find_subcommand(name).and_then(Command::get_about);
+            let about = name.split(", ").filter_map(about);
+            let about = about.map(ToString::to_string).collect::<Vec<_>>();
+            let about = about.join("; ");
             let heading = if at == 0 { heading } else { "" };
             let _ = writeln!(text, "{heading:<9} {name:<12} {about}");
         }
@@ -225,7 +226,7 @@ mod tests {
         let grouped: Vec<&str> = GROUPS
             .iter()
             .flat_map(|(_, names)| *names)
-            .copied()
+            .flat_map(|names| names.split(", "))
             .collect();
         let mut known: Vec<&str> = Vec::new();
         for sub in weir

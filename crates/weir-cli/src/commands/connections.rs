@@ -181,7 +181,7 @@ fn list(table: &mut Table, filter: &ConnectionFilter, json: bool) -> Result<(), 
             text.push_str(&match json {
                 true => "]}\n".to_owned(),
                 false => format!(
-                    "{} connections, capacity at least {}\n",
+                    "{}, capacity at least {}\n",
                     count(listed, "connection"),
                     page.capacity
                 ),

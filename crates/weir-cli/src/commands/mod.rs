@@ -15,6 +15,7 @@ mod fmt;
 mod generate;
 mod history;
 mod import;
+mod init;
 mod lab;
 pub(crate) mod lab_afxdp_judge;
 mod net;
@@ -52,6 +53,7 @@ pub(crate) fn dispatch(command: Command, color: ColorChoice) -> Result<ExitCode,
         Command::Explain(args) => explain::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Init(args) => init::run(&args),
         Command::Plan(args) => edge::plan_of(&args),
         Command::Apply(args) => edge::apply::run(&args),
         Command::Diff(args) => edge::diff::run(&args),
