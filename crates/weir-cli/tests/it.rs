@@ -46,6 +46,7 @@ mod live_history;
 mod live_home_router;
 mod live_host_notes;
 mod live_init;
+mod live_kills;
 mod live_language;
 mod live_nat;
 mod live_nat_mapping;
