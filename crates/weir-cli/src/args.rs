@@ -126,6 +126,11 @@ pub(crate) enum Command {
     ///
     /// At any stage, with verdict and path.
     Capture(watch::CaptureArgs),
+    /// Show why a running graph drops packets, each cause once
+    ///
+    /// With the number of packets, the function, the rule and one of the packets. Watches for 10 seconds, unless --duration or --count says
+    /// otherwise.
+    Drops(watch::DropsArgs),
     /// Trace packets through a running graph
     ///
     /// With verdicts and reasons.

@@ -1,4 +1,4 @@
-//! `weir trace`, `capture` and `top` as processes on a running edge: what they tell of packets, and that the edge is as before behind them.
+//! `weir trace`, `drops`, `capture` and `top` as processes on a running edge: what they tell of packets, and that the edge is as before behind them.
 
 use std::fs;
 use std::net::UdpSocket;
@@ -213,6 +213,62 @@ fn only_drops_are_told_of_where_that_is_asked_for() {
             );
         }
     }
+}
+
+#[test]
+fn causes_of_drops_are_told_once_each() {
+    if !root("causes_of_drops_are_told_once_each") {
+        return;
+    }
+    let bed = Bed::new("causes");
+    let watch = |more: &[&str]| {
+        let child = bed.watch(&[&["drops", "--count", "5"], more].concat());
+        bed.send(&[23, 9, 23, 7, 23, 23]);
+        // A frame that is cut in its IP header: another reason, at no rule.
+        let mut frame = [0u8; 20];
+        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        let socket = bed.left.run(|| weir_kernel::PacketSocket::open("left0"));
+        let socket = socket.expect("namespace").expect("root");
+        socket.send(&frame).expect("sent");
+        let output = child.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{}", stderr(&output));
+        output
+    };
+    let output = watch(&["--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        (&report["packets"], &report["lost"]),
+        (&5.into(), &0.into())
+    );
+    let drops = report["drops"].as_array().expect("causes");
+    assert_eq!(drops.len(), 2, "{report}");
+    assert_eq!(
+        (&drops[0]["packets"], &drops[0]["stage"]),
+        (&4.into(), &"firewall".into())
+    );
+    assert_eq!(drops[0]["reason"], "rule_drop");
+    let why = drops[0]["why"].to_string();
+    assert!(why.contains("no-telnet"), "{why}");
+    let example = drops[0]["example"].as_str().expect("text");
+    assert!(
+        example.starts_with("wan: ") && example.contains("10.78.0.2.23"),
+        "{example}"
+    );
+    assert_eq!(drops[1]["packets"], 1, "{report}");
+    assert_ne!(drops[1]["reason"], "rule_drop", "{report}");
+    let text = String::from_utf8_lossy(&watch(&[]).stdout).into_owned();
+    for wanted in [
+        "5 drops in ",
+        "           4  firewall: rule_drop: ",
+        "Rule 1 (no-telnet)",
+        "first: wan: ",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert!(
+        bed.status()["watched"].is_null(),
+        "the edge runs its own programs"
+    );
 }
 
 #[test]

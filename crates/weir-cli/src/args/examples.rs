@@ -221,6 +221,13 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "drops",
+        &[
+            "weir drops",
+            "weir drops --duration 1m --filter 'ip-saddr 192.0.2.0/24' --json",
+        ],
+    ),
+    (
         "trace",
         &[
             "weir trace --drops",

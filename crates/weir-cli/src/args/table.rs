@@ -28,7 +28,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Graph",
         &[
-            "init", "plan", "apply", "diff", "status", "top", "trace", "capture", "route",
+            "init", "plan", "apply", "diff", "status", "top", "drops", "trace", "capture", "route",
             "service", "agent", "history", "rollback", "down",
         ],
     ),
@@ -41,10 +41,21 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
             "generate",
             "xsk",
             "doctor",
-            "lab",
-            "bench",
+            "lab, bench",
             "completions, man",
         ],
+    ),
+];
+
+/// What commands do that share a line.
+const TOGETHER: &[(&str, &str)] = &[
+    (
+        "lab, bench",
+        "Experiments and benchmarks in namespaces (weir-lab)",
+    ),
+    (
+        "completions, man",
+        "Print shell completions, write man pages",
     ),
 ];
 
@@ -106,12 +117,19 @@ fn groups(command: &Command) -> String {
     let mut text = String::new();
     for (heading, names) in GROUPS {
         for (at, name) in names.iter().enumerate() {
-            let about = |name| command.find_subcommand(name).and_then(Command::get_about);
-            let about = name.split(", ").filter_map(about);
-            let about = about.map(ToString::to_string).collect::<Vec<_>>();
-            let about = about.join("; ");
+            let together = TOGETHER.iter().find(|(names, _)| names == name);
+            let about = command.find_subcommand(name).and_then(Command::get_about);
+            let about = match together {
+                Some((_, about)) => (*about).to_owned(),
+                None => about.map(ToString::to_string).unwrap_or_default(),
+            };
+            // Two names that do not fit: the second is in the sentence.
+            let shown = match name.len() <= 12 {
+                true => name,
+                false => name.split(", ").next().unwrap_or(name),
+            };
             let heading = if at == 0 { heading } else { "" };
-            let _ = writeln!(text, "{heading:<9} {name:<12} {about}");
+            let _ = writeln!(text, "{heading:<9} {shown:<12} {about}");
         }
     }
     text.push_str(

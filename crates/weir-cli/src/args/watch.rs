@@ -19,7 +19,7 @@ pub(crate) struct EdgeArgs {
 }
 
 /// Which packets.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct PacketArgs {
     /// Only packets that match on receive, in rule syntax: 'tcp-dport 80 ip-saddr 192.0.2.0/24'
     #[arg(long, value_name = "MATCHES")]
@@ -52,6 +52,18 @@ pub(crate) struct TraceArgs {
     #[arg(long, conflicts_with_all = ["filter", "ports", "sample", "count", "duration", "drops"])]
     pub(crate) off: bool,
     /// Print one JSON object per packet
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir drops`.
+#[derive(Debug, Args)]
+pub(crate) struct DropsArgs {
+    #[command(flatten)]
+    pub(crate) edge: EdgeArgs,
+    #[command(flatten)]
+    pub(crate) packets: PacketArgs,
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,9 +1,10 @@
-//! Watching a running edge: `weir top`, `weir capture`, `weir trace`.
+//! Watching a running edge: `weir top`, `weir capture`, `weir trace`, `weir drops`.
 //!
-//! The last two let the edge run the same configuration in programs that tell what packets go through, and go back when they end.
+//! All but the first let the edge run the same configuration in programs that tell what packets go through, and go back when they end.
 //! Invariant: whatever ends a watcher in order, the edge runs the programs it ran before, unless somebody applied something meanwhile.
 
 pub(crate) mod capture;
+pub(crate) mod drops;
 pub(crate) mod top;
 pub(crate) mod trace;
 

@@ -18,36 +18,36 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Bytes of a packet that are looked at: all headers that weir knows.
-const SNAP: u32 = 512;
+pub(super) const SNAP: u32 = 512;
 
 /// A packet, as JSON.
 #[derive(Serialize)]
-struct Traced {
+pub(super) struct Traced {
     /// From 1.
     packet: u64,
-    port: String,
+    pub(super) port: String,
     cpu: u32,
     generation: u64,
-    summary: String,
+    pub(super) summary: String,
     length: u32,
     /// Whether all its stages are here.
     whole: bool,
     /// The way in one line.
     path: String,
-    stages: Vec<Passed>,
+    pub(super) stages: Vec<Passed>,
     /// What is against the packet, of a drop.
-    why: Vec<String>,
+    pub(super) why: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Passed {
+pub(super) struct Passed {
     /// A function, or the port.
-    stage: String,
+    pub(super) stage: String,
     /// In words.
     what: String,
     verdict: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
+    pub(super) reason: Option<&'static str>,
     /// What somebody's object returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     returned: Option<i32>,
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &TraceArgs) -> Result<ExitCode, Failure> {
 }
 
 impl Traced {
-    fn of(
+    pub(super) fn of(
         packet: u64,
         journey: &Journey,
         names: &Names,
