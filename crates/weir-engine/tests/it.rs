@@ -60,6 +60,7 @@ mod ports;
 mod redirect;
 mod router_agrees;
 mod routes_agree;
+mod selftests_agree;
 mod tc_agrees;
 mod tunnel_agrees;
 mod tunnel_live;
