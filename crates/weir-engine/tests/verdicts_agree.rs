@@ -18,7 +18,7 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 use rustix::thread::{CapabilitySet, CpuSet};
 use weir_kernel::raw::{RawMap, RawMapSpec, RawProgram};
 use weir_vm::verify::{Rejection, VerifyOptions, verify, verify_recording};
-use weir_vm::{Env, Frame, Machine};
+use weir_vm::{Env, Frame, Machine, ProgramKind};
 
 #[test]
 fn random_programs_get_one_verdict_and_do_the_same() {
@@ -57,6 +57,147 @@ fn random_programs_get_one_verdict_and_do_the_same() {
     }
     assert!(bed.tally.failures.0.is_empty(), "see the list above");
     bed.tally.demand(cases);
+}
+
+/// The same programs for tc, whose context and helpers are others: verdicts only.
+#[test]
+fn random_tc_programs_get_one_verdict() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "in CI the kernel's verifier must be asked: run as root"
+        );
+        say("skipped: only root may ask the kernel's verifier");
+        return;
+    }
+    let cases = cases(1000);
+    let bed = RefCell::new(Bed::new());
+    let mut runner = TestRunner::new(config(cases, file!()));
+    let result = runner.run(&programs::program(), |program| {
+        let code = programs::for_tc(&program.code());
+        let verdict = bed.borrow_mut().judge_tc(&code);
+        verdict.map_err(TestCaseError::fail)
+    });
+    let bed = bed.into_inner();
+    say(&bed.tally.to_string());
+    if let Err(error) = result {
+        crate::common::give_up(error);
+    }
+    bed.tally.demand(cases);
+}
+
+/// Every access to `struct __sk_buff`, of each width, signed or not, read or written, is allowed where the kernel allows it.
+#[test]
+fn the_fields_of_a_tc_context_are_the_kernels() {
+    if !rustix::process::geteuid().is_root() {
+        say("skipped: only root may ask the kernel's verifier");
+        return;
+    }
+    let mut wrong = Vec::new();
+    // Reads, signed reads, stores of a register and of a constant, by width.
+    let opcodes = [
+        0x71, 0x69, 0x61, 0x79, 0x91, 0x89, 0x81, 0x73, 0x6b, 0x63, 0x7b, 0x72, 0x6a, 0x62, 0x7a,
+    ];
+    for opcode in opcodes {
+        let reads = opcode & 7 == 1;
+        for off in -4i16..200 {
+            let (dst, src) = if reads { (0, 1) } else { (1, 2) };
+            let mut code = programs::Code::default();
+            code.put(0xb7, 2, 0, 0, 1);
+            // A store of a constant has no source.
+            code.put(opcode, dst, if opcode & 7 == 2 { 0 } else { src }, off, 0);
+            code.put(0xb7, 0, 0, 0, 0);
+            code.put(0x95, 0, 0, 0, 0);
+            let code = code.bytes();
+            let own = tc_verdict(&code).is_ok();
+            let kernel = RawProgram::load_tc(&code, &[], false).expect("the kernel answers");
+            // The socket of a packet is not modelled.
+            let socket = reads && opcode == 0x79 && off == 168;
+            if own != kernel.is_ok() && !socket {
+                wrong.push(format!("{opcode:#x} at {off}: {own} here"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What stands in fields that an instruction does not use is refused where the kernel refuses it.
+#[test]
+fn reserved_fields_are_the_kernels() {
+    if !rustix::process::geteuid().is_root() {
+        say("skipped: only root may ask the kernel's verifier");
+        return;
+    }
+    let mut wrong = Vec::new();
+    let mut accepted = 0;
+    for opcode in (0..=255u8).filter(|code| *code != 0xe5) {
+        // Each field alone, and none; values that mean something to some instruction, too.
+        let fields = [0i32, 1, 2, 8, 16, 32, 64];
+        let sources = [0u8, 1, 2, 3];
+        for (src, off, imm) in sources
+            .iter()
+            .map(|s| (*s, 0, 0))
+            .chain(fields.iter().map(|f| (0, *f as i16, 0)))
+            .chain(fields.iter().map(|f| (3, *f as i16, 0)))
+            .chain(fields.iter().map(|f| (0, 0, *f)))
+            .chain(fields.iter().map(|f| (3, 0, *f)))
+        {
+            // A 16-byte load needs its second half, and may name maps; legacy packet access is not for XDP.
+            let dst = match opcode & 7 {
+                0 => continue,
+                1..=3 => 10,
+                5 if matches!(opcode, 0x05 | 0x85 | 0x95) => 0,
+                5 | 6 if matches!(opcode, 0x06 | 0xe5 | 0xe6) => 0,
+                _ => 4,
+            };
+            let mut code = programs::Code::default();
+            for register in [0, 2, 3, 4, 5] {
+                code.put(0xb7, register, 0, 0, 1);
+            }
+            code.put(0x7a, 10, 0, -8, 1);
+            let (dst, src, off) = match opcode & 7 {
+                1 => (4, 10, -8),
+                2 | 3 => (dst, src, -8),
+                _ => (dst, src, off),
+            };
+            code.put(opcode, dst, src, off, imm);
+            for _ in 0..70 {
+                code.put(0xb7, 0, 0, 0, 1);
+            }
+            code.put(0x95, 0, 0, 0, 0);
+            let code = code.bytes();
+            let own = xdp_verdict(&code);
+            let kernel = RawProgram::load_xdp(&code, &[], false).expect("the kernel answers");
+            accepted += usize::from(own.is_ok());
+            if own.is_ok() != kernel.is_ok() {
+                let why = kernel.err().map(|r| r.line().to_owned());
+                wrong.push(format!(
+                    "{opcode:#x} src {src} off {off} imm {imm}: here {own:?}, the kernel {why:?}"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(accepted > 500, "only {accepted} instructions are accepted");
+}
+
+/// weir's verdict about an XDP program: the rule and the words of a rejection.
+fn xdp_verdict(code: &[u8]) -> Result<(), (String, String)> {
+    verdict_of(ProgramKind::XDP, code)
+}
+
+/// weir's verdict about a tc program: the rule and the words of a rejection.
+fn tc_verdict(code: &[u8]) -> Result<(), (String, String)> {
+    verdict_of(ProgramKind::SchedCls, code)
+}
+
+fn verdict_of(kind: ProgramKind, code: &[u8]) -> Result<(), (String, String)> {
+    let machine = Machine::from_program_of(kind, code, programs::maps(), 2)
+        .map_err(|e| ("load".to_owned(), e.to_string()))?;
+    match verify(&machine, "code", &VerifyOptions::default()) {
+        Ok(_) => Ok(()),
+        Err(rejection) => Err(described(&rejection)),
+    }
 }
 
 /// Frames that print short.
@@ -231,6 +372,27 @@ impl Bed {
                 self.run(&mut machine, &program, frames, code)
             }
         }
+    }
+
+    fn judge_tc(&mut self, code: &[u8]) -> Result<(), String> {
+        let kernel = RawProgram::load_tc(code, &self.maps, false)
+            .map_err(|e| format!("the kernel cannot be asked: {e}"))?;
+        match (tc_verdict(code), kernel) {
+            (Ok(()), Ok(_)) => self.tally.accepted += 1,
+            (Err(_), Err(_)) => self.tally.refused += 1,
+            (Ok(()), Err(refusal)) => {
+                return Err(format!(
+                    "accepted here, refused by the kernel: {}\n{}",
+                    refusal.line(),
+                    programs::listing(code)
+                ));
+            }
+            (Err((rule, words)), Ok(_)) => {
+                let text = format!("{words}\n{}", programs::listing(code));
+                self.tally.false_rejections.add(rule, text);
+            }
+        }
+        Ok(())
     }
 
     fn run(

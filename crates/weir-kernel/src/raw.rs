@@ -228,6 +228,27 @@ impl RawProgram {
         maps: &[RawMap],
         verbose: bool,
     ) -> Result<Result<RawProgram, Refusal>, KernelError> {
+        RawProgram::load(libbpf_sys::BPF_PROG_TYPE_XDP, code, maps, verbose)
+    }
+
+    /// As [`RawProgram::load_xdp`], for instructions of a tc program (`sched_cls`).
+    ///
+    /// # Errors
+    /// As [`RawProgram::load_xdp`].
+    pub fn load_tc(
+        code: &[u8],
+        maps: &[RawMap],
+        verbose: bool,
+    ) -> Result<Result<RawProgram, Refusal>, KernelError> {
+        RawProgram::load(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, code, maps, verbose)
+    }
+
+    fn load(
+        kind: libbpf_sys::bpf_prog_type,
+        code: &[u8],
+        maps: &[RawMap],
+        verbose: bool,
+    ) -> Result<Result<RawProgram, Refusal>, KernelError> {
         sys::silence_libbpf();
         let insns = linked(code, maps)?;
         let mut log = vec![0u8; LOG_BYTES];
@@ -244,7 +265,7 @@ impl RawProgram {
         // SAFETY: `insns` is valid for its length, the strings are C strings, and `opts` states the log's size.
         let ret = unsafe {
             libbpf_sys::bpf_prog_load(
-                libbpf_sys::BPF_PROG_TYPE_XDP,
+                kind,
                 c"raw".as_ptr(),
                 c"GPL".as_ptr(),
                 insns.as_ptr(),

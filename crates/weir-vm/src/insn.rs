@@ -180,6 +180,8 @@ pub(crate) struct Op {
     pub(crate) kind: Kind,
     pub(crate) dst: u8,
     pub(crate) src: u8,
+    /// A field that must be zero is not. Runs do not look at such fields; the verifier refuses paths that lead here, as the kernel does.
+    pub(crate) reserved: bool,
     /// Memory offset, or the absolute index of the jump or call target.
     pub(crate) off: i32,
     /// Immediate: sign-extended for 64-bit operations, the low 32 bits for 32-bit ones.
@@ -206,11 +208,20 @@ impl Op {
         }
     }
 
+    /// Of an instruction that only matters where a path leads to it: the verifier refuses that path, not the program.
+    fn invalid_on_path(reason: u32) -> Op {
+        Op {
+            reserved: true,
+            ..Op::invalid(reason)
+        }
+    }
+
     pub(crate) fn section_end() -> Op {
         Op {
             kind: Kind::SectionEnd,
             dst: 0,
             src: 0,
+            reserved: false,
             off: 0,
             imm: 0,
         }
@@ -246,7 +257,10 @@ pub(crate) fn decode(
         let second = insns.get(pc + 1).filter(|s| s.opcode == 0);
         if let (LDDW, Some(second)) = (insn.opcode, second) {
             ops.push(match decode_wide(insn, second, pc, base, fixup(pc)) {
-                Ok(op) => op,
+                Ok(mut op) => {
+                    op.reserved = insn.off != 0;
+                    op
+                }
                 Err(error) => Op::invalid(invalid(error)?),
             });
             ops.push(Op {
@@ -265,6 +279,13 @@ pub(crate) fn decode(
             };
             ops.push(match decode_one(insn, place, fixup(pc)) {
                 Ok(op) => op,
+                // Compilers and tests mark what is never reached with a write to the frame pointer; the kernel takes it there.
+                Err(
+                    error @ DecodeError::Register {
+                        register: FRAME_POINTER,
+                        ..
+                    },
+                ) => Op::invalid_on_path(invalid(error)?),
                 Err(error) => Op::invalid(invalid(error)?),
             });
             pc += 1;
@@ -314,6 +335,7 @@ fn decode_wide(
         kind,
         dst: insn.dst,
         src: 0,
+        reserved: false,
         off: 0,
         imm,
     };
@@ -399,6 +421,7 @@ fn decode_one(insn: &Insn, place: SlotPosition, fixup: Option<Fixup>) -> Result<
         kind: Kind::Exit,
         dst: insn.dst,
         src: insn.src,
+        reserved: uses_reserved(insn),
         off: i32::from(insn.off),
         imm: i64::from(insn.imm) as u64,
     };
@@ -514,6 +537,35 @@ fn decode_call(
     }
     Ok(op)
 }
+
+/// Whether a field that RFC 9669 reserves for the instruction is not zero (kernel/bpf/verifier.c: "uses reserved fields").
+fn uses_reserved(insn: &Insn) -> bool {
+    let (operation, register) = (insn.opcode & 0xf0, insn.opcode & 8 != 0);
+    match insn.opcode & 7 {
+        1 => insn.imm != 0,
+        2 => insn.src != 0,
+        3 => insn.opcode & 0xe0 == 0x60 && insn.imm != 0,
+        4 | 7 => match operation {
+            0x80 => insn.src != 0 || insn.off != 0 || insn.imm != 0,
+            0xd0 => insn.src != 0 || insn.off != 0,
+            _ if register => insn.imm != 0,
+            _ => insn.src != 0,
+        },
+        5 | 6 => match insn.opcode {
+            0x05 => insn.src != 0 || insn.dst != 0 || insn.imm != 0,
+            0x06 => insn.src != 0 || insn.dst != 0 || insn.off != 0,
+            // The offset of a call names the object a kernel function is in.
+            0x85 => insn.dst != 0 || (insn.off != 0 && insn.src != PSEUDO_KFUNC_CALL),
+            0x95 => insn.src != 0 || insn.dst != 0 || insn.imm != 0,
+            _ if register => insn.imm != 0,
+            _ => insn.src != 0,
+        },
+        _ => false,
+    }
+}
+
+/// Source of a call of a kernel function.
+const PSEUDO_KFUNC_CALL: u8 = 2;
 
 fn check_register(register: u8, pc: usize, written: bool) -> Result<(), DecodeError> {
     let last = if written {

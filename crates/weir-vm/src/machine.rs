@@ -220,6 +220,19 @@ impl Machine {
         maps: Vec<MapDefinition>,
         cpus: u32,
     ) -> Result<Machine, LoadError> {
+        Machine::from_program_of(ProgramKind::XDP, code, maps, cpus)
+    }
+
+    /// As [`Machine::from_program`], for a program of another kind than XDP.
+    ///
+    /// # Errors
+    /// As [`Machine::from_program`].
+    pub fn from_program_of(
+        kind: ProgramKind,
+        code: &[u8],
+        maps: Vec<MapDefinition>,
+        cpus: u32,
+    ) -> Result<Machine, LoadError> {
         let failed = |error| LoadError::Code {
             section: "code".to_owned(),
             error,
@@ -259,7 +272,7 @@ impl Machine {
             sections: vec![label()],
             programs: vec![label()],
             entries: vec![0],
-            kinds: vec![ProgramKind::XDP],
+            kinds: vec![kind],
             ..Code::default()
         };
         Ok(Machine::new(code, maps, cpus))

@@ -619,7 +619,9 @@ impl Memory<'_> {
             Loaded::Data => packet(data),
             Loaded::End => packet(end),
             Loaded::Meta => packet(meta),
-            Loaded::Length => frame.len() as u64,
+            Loaded::Length { shift, bits } => {
+                (frame.len() as u64 >> shift) & (u64::MAX >> (64 - bits))
+            }
         })
     }
 

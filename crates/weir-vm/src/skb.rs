@@ -123,8 +123,72 @@ pub(crate) enum Loaded {
     End,
     /// Start of the metadata.
     Meta,
-    /// Length of the packet.
+    /// The lowest `bits` of the packet's length, shifted right.
+    Length {
+        /// Bits to drop.
+        shift: u32,
+        /// Bits that remain.
+        bits: u32,
+    },
+}
+
+/// What a program reads in `struct __sk_buff`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    /// A number.
+    Number,
+    /// Start of the packet.
+    Data,
+    /// Its end.
+    End,
+    /// Start of the metadata.
+    Meta,
+    /// Length of the packet, or part of it.
     Length,
+    /// Whether a VLAN tag lies beside the data.
+    Vlan,
+    /// The socket that the packet belongs to, or null.
+    Socket,
+}
+
+/// What a tc program reads with `width` bytes at `offset` of `struct __sk_buff`; nothing where the kernel allows no such access
+/// (net/core/filter.c: tc_cls_act_is_valid_access). The verifier and runs ask here.
+pub(crate) fn readable(offset: usize, width: usize) -> Option<Field> {
+    if !matches!(width, 1 | 2 | 4 | 8) || !offset.is_multiple_of(width) || offset + width > BYTES {
+        return None;
+    }
+    let pointer = |field| (width == 4).then_some(field);
+    match offset {
+        DATA..80 => pointer(Field::Data),
+        DATA_END..84 => pointer(Field::End),
+        DATA_META..144 => pointer(Field::Meta),
+        // Of sockets, and flow keys.
+        88..DATA_META | 144..TSTAMP => None,
+        // Padding behind the type of the time stamp.
+        181..HWTSTAMP => None,
+        CB..68 => (offset + width <= 68).then_some(Field::Number),
+        TSTAMP..160 | HWTSTAMP.. => (width == 8).then_some(Field::Number),
+        SK..176 => (width == 8).then_some(Field::Socket),
+        TSTAMP_TYPE => (width == 1).then_some(Field::Number),
+        _ if width == 8 => None,
+        LEN..4 => Some(Field::Length),
+        VLAN_PRESENT..VLAN_TCI => Some(Field::Vlan),
+        _ => Some(Field::Number),
+    }
+}
+
+/// Whether a tc program may store `width` bytes at `offset`.
+pub(crate) fn writable(offset: usize, width: usize) -> bool {
+    if !matches!(width, 1 | 2 | 4 | 8) || !offset.is_multiple_of(width) {
+        return false;
+    }
+    match offset {
+        CB..68 => offset + width <= 68,
+        TSTAMP => width == 8,
+        // Mark, queue mapping, priority, index and class.
+        8 | 12 | 32 | 44 | 72 => width == 4,
+        _ => false,
+    }
 }
 
 /// Addresses, a tag and the type behind it with as much again: of shorter frames the kernel takes no tag.
@@ -137,7 +201,10 @@ const VLAN_PROTO: usize = 28;
 const DATA: usize = 76;
 const DATA_END: usize = 80;
 const DATA_META: usize = 140;
+const CB: usize = 48;
 const TSTAMP: usize = 152;
+const SK: usize = 168;
+const HWTSTAMP: usize = 184;
 const TSTAMP_TYPE: usize = 180;
 
 impl Skb {
@@ -244,51 +311,40 @@ impl SkbFields {
 
     /// Loads `width` bytes at `offset` if the kernel's rules for tc programs allow it.
     pub(crate) fn load(&self, offset: usize, width: usize) -> Option<Loaded> {
-        if !offset.is_multiple_of(width) || offset + width > BYTES {
-            return None;
-        }
-        let whole = width == 4;
-        match offset & !3 {
-            LEN if whole => return Some(Loaded::Length),
-            DATA => return whole.then_some(Loaded::Data),
-            DATA_END => return whole.then_some(Loaded::End),
-            DATA_META => return whole.then_some(Loaded::Meta),
-            // Of sockets, and flow keys.
-            88..DATA_META | 144 | 148 | 168 | 172 | 184.. => return None,
-            _ => {}
-        }
-        // Only the control buffer and the time stamp have wide loads, and the latter no others.
-        let wide = matches!(offset, 48..68 | TSTAMP);
-        let stamp = matches!(offset & !7, TSTAMP);
-        if (width == 8) != (stamp || (width == 8 && wide))
-            || (offset & !3 == TSTAMP_TYPE && width != 1)
-        {
-            return None;
-        }
-        let mut bytes = [0; 8];
-        for (to, from) in bytes
-            .iter_mut()
-            .zip(self.bytes.get(offset..offset + width)?)
-        {
-            *to = *from;
-        }
-        if offset == VLAN_PRESENT {
-            return Some(Loaded::Number(u64::from(self.vlan().is_some())));
-        }
-        Some(Loaded::Number(u64::from_le_bytes(bytes)))
+        let number = |value: u64| {
+            let shifted = value >> (8 * (offset & 3));
+            Loaded::Number(if width < 4 {
+                shifted & ((1 << (8 * width)) - 1)
+            } else {
+                shifted
+            })
+        };
+        Some(match readable(offset, width)? {
+            Field::Data => Loaded::Data,
+            Field::End => Loaded::End,
+            Field::Meta => Loaded::Meta,
+            Field::Length => Loaded::Length {
+                shift: 8 * (offset & 3) as u32,
+                bits: 8 * width as u32,
+            },
+            Field::Vlan => number(u64::from(self.vlan().is_some())),
+            // No packet here belongs to a socket.
+            Field::Socket => Loaded::Number(0),
+            Field::Number => {
+                let mut bytes = [0; 8];
+                let from = self.bytes.get(offset..offset + width)?;
+                for (to, from) in bytes.iter_mut().zip(from) {
+                    *to = *from;
+                }
+                Loaded::Number(u64::from_le_bytes(bytes))
+            }
+        })
     }
 
     /// Stores bytes where the kernel's rules for tc programs allow it.
     pub(crate) fn store(&mut self, offset: usize, bytes: &[u8]) -> Option<()> {
         let width = bytes.len();
-        let allowed = match offset {
-            48..68 => offset + width <= 68,
-            TSTAMP => width == 8,
-            // Mark, queue mapping, priority, index and class.
-            8 | 12 | 32 | 44 | 72 => width == 4,
-            _ => false,
-        };
-        if !allowed || !offset.is_multiple_of(width) {
+        if !writable(offset, width) {
             return None;
         }
         self.bytes
@@ -367,7 +423,17 @@ mod tests {
         assert_eq!(f.load(11, 1), Some(Loaded::Number(1)));
         assert_eq!(f.load(9, 2), None);
         assert_eq!(f.load(8, 8), None);
-        assert_eq!(f.load(0, 4), Some(Loaded::Length));
+        assert_eq!(f.load(0, 4), Some(Loaded::Length { shift: 0, bits: 32 }));
+        assert_eq!(
+            f.load(2, 2),
+            Some(Loaded::Length {
+                shift: 16,
+                bits: 16
+            })
+        );
+        assert_eq!(f.load(21, 1), Some(Loaded::Number(0)));
+        assert_eq!(f.load(181, 1), None);
+        assert_eq!(f.load(184, 8), Some(Loaded::Number(0)));
         assert_eq!(f.load(20, 4), Some(Loaded::Number(1)));
         assert_eq!(f.load(24, 4), Some(Loaded::Number(7)));
         assert_eq!(f.load(28, 4), Some(Loaded::Number(0x0081)));

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::asm;
 use crate::object;
 use weir_vm::verify::{Rejection, Rule, Verified, VerifyOptions, verify};
-use weir_vm::{BPF_F_RDONLY_PROG, Insn, Machine, MapDefinition, MapKind, Object};
+use weir_vm::{BPF_F_RDONLY_PROG, Insn, Machine, MapDefinition, MapKind, Object, ProgramKind};
 
 /// The maps that the programs name.
 fn maps() -> Vec<MapDefinition> {
@@ -319,6 +319,85 @@ fn too_many_branches_may_not_wait() {
     assert_eq!(rule_of(&code, &VerifyOptions::default()), "PendingBranches");
 }
 
+fn insn(opcode: u8, dst: u8, src: u8, off: i16, imm: i32) -> [u8; 8] {
+    Insn {
+        opcode,
+        dst,
+        src,
+        off,
+        imm,
+    }
+    .to_bytes()
+}
+
+/// What an instruction does not use is zero, and the frame pointer is not written: on paths that lead there.
+#[test]
+fn reserved_fields_and_the_frame_pointer_count_where_a_path_leads() {
+    let options = VerifyOptions::default();
+    let exit = insn(0x95, 0, 0, 0, 0);
+    let with = |wrong: [u8; 8]| [insn(0xb7, 0, 0, 0, 0), wrong, exit].concat();
+    // `r0 = r0` with an immediate, a negation with a source, and an addition with an offset it does not have.
+    assert_eq!(
+        rule_of(&with(insn(0xbf, 0, 0, 0, 5)), &options),
+        "ReservedField"
+    );
+    assert_eq!(
+        rule_of(&with(insn(0x87, 0, 1, 0, 0)), &options),
+        "ReservedField"
+    );
+    assert_eq!(rule_of(&with(insn(0x87, 0, 0, 0, 0)), &options), "");
+    // The same behind a jump that is never taken.
+    let dead =
+        |wrong: [u8; 8]| [insn(0xb7, 0, 0, 0, 0), insn(0x15, 0, 0, 1, 0), wrong, exit].concat();
+    assert_eq!(rule_of(&dead(insn(0xbf, 0, 0, 0, 5)), &options), "");
+}
+
+/// A tc program has another context and other helpers than an XDP program; what one reads is not the other's.
+#[test]
+fn tc_programs_have_their_own_context_and_helpers() {
+    let verdict = |kind: ProgramKind, text: &str| {
+        let code = asm::assemble(text).expect("assembles");
+        let machine = Machine::from_program_of(kind, &code, maps(), 2).expect("loads");
+        match verify(&machine, "code", &VerifyOptions::default()) {
+            Ok(_) => String::new(),
+            Err(rejection) => rejection.to_string(),
+        }
+    };
+    let bytes = |data: i32, end: i32| {
+        format!(
+            "ldxw r2, [r1+{data}]\nldxw r3, [r1+{end}]\nmov r4, r2\nadd r4, 14\nmov r0, 0\njgt r4, r3, out\nldxb r0, [r2+13]\nout:\nexit"
+        )
+    };
+    assert_eq!(verdict(ProgramKind::SchedCls, &bytes(76, 80)), "");
+    assert_eq!(verdict(ProgramKind::XDP, &bytes(0, 4)), "");
+    assert_ne!(verdict(ProgramKind::XDP, &bytes(76, 80)), "");
+    // The length and the kind of a packet are no pointers.
+    assert_ne!(verdict(ProgramKind::SchedCls, &bytes(0, 4)), "");
+    // Written: the mark, in its own width.
+    let mark = "mov r2, 7\nstxw [r1+8], r2\nmov r0, 0\nexit";
+    assert_eq!(verdict(ProgramKind::SchedCls, mark), "");
+    assert_ne!(
+        verdict(ProgramKind::SchedCls, &mark.replace("+8", "+16")),
+        ""
+    );
+    assert_ne!(
+        verdict(ProgramKind::SchedCls, &mark.replace("stxw", "stxh")),
+        ""
+    );
+    assert_ne!(verdict(ProgramKind::XDP, mark), "");
+    // bpf_skb_pull_data makes packet pointers stale, and is not XDP's; bpf_xdp_adjust_head is not tc's.
+    let pull = "mov r6, r1\nldxw r7, [r6+76]\nldxw r8, [r6+80]\nmov r4, r7\nadd r4, 14\nmov r0, 0\njgt r4, r8, out\nmov r2, 0\nmov r1, r6\ncall 39\nldxb r0, [r7+0]\nout:\nexit";
+    assert!(
+        verdict(ProgramKind::SchedCls, pull).contains("no memory"),
+        "{}",
+        verdict(ProgramKind::SchedCls, pull)
+    );
+    let helper = |number: u32| format!("mov r2, 0\ncall {number}\nmov r0, 0\nexit");
+    assert_eq!(verdict(ProgramKind::SchedCls, &helper(39)), "");
+    assert!(verdict(ProgramKind::XDP, &helper(39)).contains("not available to XDP"));
+    assert!(verdict(ProgramKind::SchedCls, &helper(44)).contains("not available to tc"));
+}
+
 /// Every rule is broken by some test in this folder.
 #[test]
 fn every_rule_has_a_program() {
@@ -391,6 +470,18 @@ impl Random {
             }
             _ => {}
         }
+        // Mostly nothing in fields that the instruction does not use, which would be refused.
+        if self.below(100) > 0 {
+            let register = opcode & 8 != 0;
+            match opcode & 7 {
+                1 | 3 => insn.imm = 0,
+                2 => insn.src = 0,
+                4 | 7 if opcode == 0x87 => (insn.src, insn.imm) = (0, 0),
+                5 if opcode == 0x85 => {}
+                _ if register => insn.imm = 0,
+                _ => insn.src = 0,
+            }
+        }
         if self.below(12) == 0 {
             let map = self.below(10) as i32;
             let load = Insn {
@@ -460,6 +551,7 @@ impl Random {
         insns.push(mov);
         insns.push(Insn {
             opcode: 0x95,
+            imm: 0,
             ..mov
         });
         insns.iter().flat_map(|i| i.to_bytes()).collect()

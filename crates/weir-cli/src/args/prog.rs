@@ -86,7 +86,7 @@ pub(crate) struct VerifyArgs {
     /// eBPF object
     #[arg(value_name = "OBJ")]
     pub(crate) object: PathBuf,
-    /// The program to verify; default: all XDP programs
+    /// The program to verify; default: all XDP and tc programs
     #[arg(long, value_name = "NAME")]
     pub(crate) prog: Option<String>,
     /// Give a map N entries (bytes for a ring buffer), whatever the object declares; repeatable

@@ -115,6 +115,38 @@ impl Code {
     }
 }
 
+/// An XDP program of [`program`] as one for tc: the same with the fields of `struct __sk_buff`, and for helpers that only XDP has some that
+/// only tc has.
+pub(crate) fn for_tc(code: &[u8]) -> Vec<u8> {
+    let (slots, _) = code.as_chunks::<8>();
+    let converted = slots.iter().flat_map(|slot| {
+        let mut insn = Insn::from_bytes(*slot);
+        if insn.opcode == 0x61 && insn.src == 6 {
+            insn.off = match insn.off {
+                0 => 76,
+                4 => 80,
+                8 => 140,
+                12 => 0,
+                16 => 48,
+                other => other,
+            };
+        }
+        if (insn.opcode, insn.src) == (0x85, 0) {
+            insn.imm = match insn.imm {
+                44 => 39,
+                51 => 23,
+                54 => 40,
+                65 => 43,
+                189 => 26,
+                190 => 9,
+                other => other,
+            };
+        }
+        insn.to_bytes()
+    });
+    converted.collect()
+}
+
 /// The instructions in the kernel's notation of bytes, one a line, for messages.
 pub(crate) fn listing(code: &[u8]) -> String {
     let (slots, _) = code.as_chunks::<8>();

@@ -14,6 +14,7 @@ use crate::interp::{Env, Fault, FaultKind};
 use crate::machine::Machine;
 use crate::maps::{BPF_ANY, Map, MapKind};
 use crate::object::{LoadError, Object};
+use crate::skb::{Skb, SkbField};
 use crate::verify::{Rejection, Rule};
 use plan::Plan;
 
@@ -316,14 +317,21 @@ fn fill(machine: &mut Machine, name: &str) {
 }
 
 fn run(machine: &mut Machine, candidate: &Candidate, instructions: u64) -> Option<Fault> {
-    let mut frame = Frame::new(&candidate.frame);
     let env = Env {
         rx_queue: candidate.rx_queue,
         ingress_ifindex: candidate.ingress_ifindex,
         instruction_budget: instructions,
         ..Env::default()
     };
-    let fault = machine.run_xdp(&mut frame, &env).err();
+    let fault = if machine.program_kind().is_xdp() {
+        let mut frame = Frame::new(&candidate.frame);
+        machine.run_xdp(&mut frame, &env).err()
+    } else {
+        let mut skb = Skb::new(&candidate.frame);
+        skb.set(SkbField::Ifindex, candidate.ingress_ifindex);
+        skb.set(SkbField::QueueMapping, candidate.rx_queue);
+        machine.run_tc(&mut skb, &env).err()
+    };
     // Full ring buffers would hide from later candidates what happens to records.
     let rings = |m: &Map| m.kind() == MapKind::RingBuf;
     let names: Vec<String> = machine

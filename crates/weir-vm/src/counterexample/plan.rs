@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::bits::{Bit, Bits};
 use crate::insn::{Kind, Op};
 use crate::machine::Machine;
+use crate::program::ProgramKind;
 use crate::verify::{PathStep, Rejection};
 
 /// Inputs from here on are bits of `rx_queue_index`.
@@ -40,6 +41,7 @@ pub(super) fn along(machine: &Machine, rejection: &Rejection) -> Option<Plan> {
     let entry = machine.entry_of(&rejection.program).ok()?;
     let mut walk = Walk {
         machine,
+        tc: machine.code().kind(entry) == Some(&ProgramKind::SchedCls),
         registers: vec![Value::Other; 11],
         stack: BTreeMap::new(),
         whole: BTreeMap::new(),
@@ -109,6 +111,8 @@ struct Caller {
 
 struct Walk<'m> {
     machine: &'m Machine,
+    /// The context is a `struct __sk_buff`.
+    tc: bool,
     registers: Vec<Value>,
     /// Bytes of stack frames.
     stack: BTreeMap<(usize, i64), [Bit; 8]>,
@@ -251,6 +255,13 @@ impl Walk<'_> {
     fn load(&mut self, op: &Op, size: usize) -> Value {
         let off = i64::from(op.off);
         match self.source(op) {
+            Value::Context if self.tc => match (off, size) {
+                (76, 4) => Value::Packet(self.head, None),
+                (80, 4) => Value::PacketEnd,
+                (40, 4) => Value::Number(Bits::input(INTERFACE, 32)),
+                (12, 4) => Value::Number(Bits::input(QUEUE, 32)),
+                _ => Value::Other,
+            },
             Value::Context => match (off, size) {
                 (0, 4) => Value::Packet(self.head, None),
                 (4, 4) => Value::PacketEnd,

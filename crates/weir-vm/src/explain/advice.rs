@@ -7,10 +7,13 @@ use super::expression::{self, Access};
 use super::source::Source;
 use crate::catalogue::helper_name;
 use crate::machine::Machine;
+use crate::program::ProgramKind;
 use crate::verify::{Birth, Rejection, Rule, Seen, ValueKind};
 
 /// What `return` to suggest: the verdict that harms least in a filter.
 const GIVE_UP: &str = "return XDP_DROP;";
+/// The same in a tc program.
+const GIVE_UP_TC: &str = "return TC_ACT_SHOT;";
 
 pub(super) fn advise(machine: &Machine, rejection: &Rejection) -> Advice {
     let advisor = Advisor {
@@ -28,6 +31,15 @@ struct Advisor<'m> {
 }
 
 impl Advisor<'_> {
+    fn is_tc(&self) -> bool {
+        let entry = self.machine.entry_of(&self.rejection.program).ok();
+        entry.and_then(|entry| self.machine.code().kind(entry)) == Some(&ProgramKind::SchedCls)
+    }
+
+    fn give_up(&self) -> &'static str {
+        if self.is_tc() { GIVE_UP_TC } else { GIVE_UP }
+    }
+
     fn advise(&self) -> Advice {
         use Rule::*;
         match &self.rejection.rule {
@@ -72,6 +84,11 @@ impl Advisor<'_> {
                 says("Store and load the pointer in a variable of pointer type, and do not write into its bytes.")
             }
             SpillToCaller => says("Do not keep the address of a local variable where the caller can see it."),
+            ContextField { write, .. } if self.is_tc() => says(if *write {
+                "Write mark, priority, queue_mapping, tc_index, tc_classid, cb or tstamp only, each in its own width."
+            } else {
+                "Read a field of struct __sk_buff by its name, in its own width or, for fields of 32 bits, in less."
+            }),
             ContextField { write: true, .. } => Advice {
                 text: "Keep the value in a variable of your own; to move the start or the end of the packet call bpf_xdp_adjust_head or bpf_xdp_adjust_tail.".to_owned(),
                 ..Advice::default()
@@ -98,9 +115,11 @@ impl Advisor<'_> {
             Budget { .. } | PendingBranches { .. } | StateMemory { .. } | TooManyFunctions { .. } | TooManyInstructions { .. } => says("Give the loop a smaller constant bound, move its body into a callback of bpf_loop, or split the program with tail calls."),
             External { name } => says(format!("Do without {name}: weir runs what is in the object, and the kernel's helpers.")),
             Invalid { .. } => says("Leave out what weir does not have; programs of the object without it are not affected."),
+            ReservedField => says("Set the fields that the instruction does not use to zero."),
             ShiftAmount { width, .. } => says(format!("Shift by less than {width}.")),
             DivisionByZero => says("Divide by something else."),
-            UnknownHelper { number, .. } => self.helper(*number),
+            UnknownHelper { hook: "XDP", number, .. } => self.helper(*number),
+            UnknownHelper { hook, .. } => says(format!("Do without it: {hook} programs do not have this helper.")),
             License { .. } => says("Declare a GPL-compatible license: char _license[] SEC(\"license\") = \"Dual BSD/GPL\";"),
             HelperArgument {
                 register, expected, ..
@@ -135,6 +154,7 @@ impl Advisor<'_> {
     }
 
     fn packet(&self, offset: i64, size: i64, range: i64, variable: bool) -> Advice {
+        let give_up = self.give_up();
         let needed = offset.saturating_add(size);
         let end = self.packet_end();
         let access = self.access();
@@ -149,7 +169,7 @@ impl Advisor<'_> {
         };
         let code = start
             .zip(end.as_deref())
-            .map(|(start, end)| format!("if ((void *){start} > {end})\n\t{GIVE_UP}"));
+            .map(|(start, end)| format!("if ((void *){start} > {end})\n\t{give_up}"));
         let from = if variable {
             "behind the variable offset"
         } else {
@@ -207,6 +227,7 @@ impl Advisor<'_> {
 
     /// An access outside an object of `limit` bytes.
     fn value(&self, what: &str, (min, max): (i64, i64), size: i64, limit: u32) -> Advice {
+        let give_up = self.give_up();
         if min == max {
             let needed = min.saturating_add(size);
             let text = if min < 0 {
@@ -230,13 +251,14 @@ impl Advisor<'_> {
             ),
             code: subscript
                 .zip(elements)
-                .map(|((_, index), elements)| format!("if ({index} >= {elements})\n\t{GIVE_UP}")),
+                .map(|((_, index), elements)| format!("if ({index} >= {elements})\n\t{give_up}")),
             note: (min < 0)
                 .then(|| "The offset may be negative: give the index an unsigned type.".to_owned()),
         }
     }
 
     fn stack(&self) -> Advice {
+        let give_up = self.give_up();
         let subscript = self
             .here
             .as_ref()
@@ -244,7 +266,7 @@ impl Advisor<'_> {
         Advice {
             text: "Bound the index first:".to_owned(),
             code: subscript.map(|(base, index)| {
-                format!("if ({index} >= sizeof({base}) / sizeof({base}[0]))\n\t{GIVE_UP}")
+                format!("if ({index} >= sizeof({base}) / sizeof({base}[0]))\n\t{give_up}")
             }),
             note: None,
         }
@@ -307,6 +329,7 @@ impl Advisor<'_> {
     }
 
     fn stale(&self) -> Advice {
+        let give_up = self.give_up();
         let end = self.packet_end().unwrap_or_else(|| "data_end".to_owned());
         let base = match self.access() {
             Some(Access::Member { base } | Access::Index { base, .. }) => Some(base),
@@ -316,7 +339,7 @@ impl Advisor<'_> {
         let context = self.context_name();
         let code = base.map(|base| {
             format!(
-                "{base} = (void *)(long){context}->data;\n{end} = (void *)(long){context}->data_end;\nif ((void *)({base} + 1) > {end})\n\t{GIVE_UP}"
+                "{base} = (void *)(long){context}->data;\n{end} = (void *)(long){context}->data_end;\nif ((void *)({base} + 1) > {end})\n\t{give_up}"
             )
         });
         let born = self.rejection.history.map(|h| h.born_at);
@@ -376,6 +399,7 @@ impl Advisor<'_> {
     }
 
     fn size(&self, helper: &str, register: u8) -> Advice {
+        let give_up = self.give_up();
         let length = self.call_argument(register).map(|(_, a)| a);
         let memory = self
             .call_argument(register.saturating_sub(1))
@@ -388,7 +412,7 @@ impl Advisor<'_> {
             } else {
                 String::new()
             };
-            format!("if ({zero}{length} > sizeof({memory}))\n\t{GIVE_UP}")
+            format!("if ({zero}{length} > sizeof({memory}))\n\t{give_up}")
         });
         Advice {
             text: format!("Bound the length before bpf_{helper} is called:"),

@@ -53,7 +53,7 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
             "A pointer may be moved by adding or subtracting a bounded number, and only where there are bytes around it."
         }
         ContextField { .. } | ContextMoved { .. } => {
-            "The context has a few fields of fixed width; XDP programs read them and write none."
+            "The context has a few fields of fixed width; XDP programs read them and write none, tc programs write some."
         }
         ReadOnlyMap { .. } | ReadOnlyMemory { .. } => "What is read-only cannot be written.",
         LockAccess { .. } => "A lock is touched by the lock helpers only.",
@@ -83,6 +83,7 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
         }
         Invalid { .. } => "A program is accepted only if all of its instructions are understood.",
         External { .. } => "A program may use what is in its object, and helpers.",
+        ReservedField => "Fields that an instruction does not use are zero.",
         ShiftAmount { .. } | DivisionByZero => "Constant operands must make sense.",
         UnknownHelper { .. } | License { .. } => "Each kind of program has its own set of helpers.",
         HelperArgument { .. }

@@ -4,6 +4,7 @@
 //! helpers' memory arguments. Invariant: every access that passes lies inside its memory for every value of the pointer.
 
 use super::alu::DISTANCE_MAX;
+use super::helpers::Hook;
 use super::rejection::{Birth, Rule, ValueKind};
 use super::scalar::Scalar;
 use super::shape::fetched;
@@ -11,6 +12,7 @@ use super::stack::Stored;
 use super::state::Reg;
 use super::walk::{Step, Walk, stop_at};
 use crate::insn::Op;
+use crate::skb::{self, Field};
 
 /// Bytes of `struct xdp_md`.
 const CONTEXT_BYTES: i64 = 24;
@@ -117,6 +119,11 @@ impl Walk<'_> {
             ValueKind::Stack => self.stack_store(register, off, bytes as usize, value),
             ValueKind::Context => {
                 let offset = self.context_offset(register, &base, off)?;
+                let writable = usize::try_from(offset)
+                    .is_ok_and(|offset| skb::writable(offset, usize::from(bytes)));
+                if self.hook == Hook::Tc && writable {
+                    return Ok(());
+                }
                 stop_at(
                     register,
                     Rule::ContextField {
@@ -271,6 +278,9 @@ impl Walk<'_> {
         let base = *self.state.reg(register);
         let offset = self.context_offset(register, &base, off)?;
         let size = i64::from(bytes);
+        if self.hook == Hook::Tc {
+            return self.read_buffer(register, offset, bytes, signed);
+        }
         let field = size == 4
             && (0..CONTEXT_BYTES).contains(&offset)
             && offset % 4 == 0
@@ -294,6 +304,35 @@ impl Walk<'_> {
             8 => Reg::pointer(ValueKind::PacketMeta, birth, self.at),
             _ => Reg::unknown(birth, self.at),
         })
+    }
+
+    /// A load from `struct __sk_buff`.
+    fn read_buffer(&mut self, register: u8, offset: i64, bytes: u8, signed: bool) -> Step<Reg> {
+        let field = usize::try_from(offset)
+            .ok()
+            .and_then(|offset| skb::readable(offset, usize::from(bytes)));
+        let birth = Birth::Loaded(ValueKind::Context);
+        let pointer = |kind| Some(Reg::pointer(kind, birth, self.at));
+        let loaded = match field {
+            Some(Field::Data) => pointer(ValueKind::Packet),
+            Some(Field::End) => pointer(ValueKind::PacketEnd),
+            Some(Field::Meta) => pointer(ValueKind::PacketMeta),
+            Some(Field::Number | Field::Length | Field::Vlan) => Some(Reg::unknown(birth, self.at)),
+            Some(Field::Socket) | None => None,
+        };
+        let Some(loaded) = loaded.filter(|reg| !signed || reg.is_number()) else {
+            return stop_at(
+                register,
+                Rule::ContextField {
+                    offset,
+                    size: i64::from(bytes),
+                    write: false,
+                },
+            );
+        };
+        let base = *self.state.reg(register);
+        self.note_access(&base);
+        Ok(loaded)
     }
 
     /// The number in a constant's memory.

@@ -210,6 +210,7 @@ impl Walk<'_> {
                 stop(Rule::UnknownHelper {
                     number,
                     name: helper,
+                    hook: self.hook.name(),
                 })
             }
         }

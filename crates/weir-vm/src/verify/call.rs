@@ -26,9 +26,13 @@ impl Walk<'_> {
     pub(super) fn helper(&mut self, op: &Op) -> Step<Next> {
         let number = op.imm as u32;
         let name = helper_name(number);
-        let prototype = helpers::prototype(number);
+        let prototype = helpers::prototype(number, self.hook);
         let Some(prototype) = prototype.filter(|p| p.result != Outcome::SocketOrNull) else {
-            return stop(Rule::UnknownHelper { number, name });
+            return stop(Rule::UnknownHelper {
+                number,
+                name,
+                hook: self.hook.name(),
+            });
         };
         if helpers::is_gpl(number) && self.code.is_restricted(self.at as usize) {
             return stop(Rule::License { helper: name });
@@ -68,7 +72,7 @@ impl Walk<'_> {
         let result = self.result(number, prototype.result, &said);
         self.state.set(0, result);
         // A tail call that comes back changed nothing.
-        if helpers::changes_packet(number) && number != helpers::TAIL_CALL {
+        if helpers::changes_packet(number, self.hook) && number != helpers::TAIL_CALL {
             self.state.forget_packet(self.at);
         }
         Ok(Next::Go(self.at as usize + 1))

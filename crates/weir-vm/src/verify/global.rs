@@ -4,6 +4,7 @@
 //! every call is checked to supply.
 
 use super::access::Mode;
+use super::helpers::Hook;
 use super::rejection::{Birth, Rule, ValueKind};
 use super::state::Reg;
 use super::walk::{Step, Walk, stop, stop_at};
@@ -100,7 +101,7 @@ impl Walk<'_> {
         else {
             return refused(0);
         };
-        if promise(btf, *returns) != Some(Promise::Number) {
+        if promise(btf, *returns, self.hook) != Some(Promise::Number) {
             return refused(0);
         }
         if parameters.len() > 5 {
@@ -108,7 +109,7 @@ impl Walk<'_> {
         }
         let mut promises = Vec::with_capacity(parameters.len());
         for (parameter, number) in parameters.iter().zip(1u8..) {
-            match promise(btf, *parameter) {
+            match promise(btf, *parameter, self.hook) {
                 Some(promise) => promises.push(promise),
                 None => return refused(number),
             }
@@ -118,7 +119,7 @@ impl Walk<'_> {
 }
 
 /// What a type promises, if it can be checked.
-fn promise(btf: &Btf, id: u32) -> Option<Promise> {
+fn promise(btf: &Btf, id: u32, hook: Hook) -> Option<Promise> {
     let id = btf.resolve(id).ok()?;
     match btf.shape(id).ok()? {
         Shape::Int { .. } | Shape::Enum { .. } => {
@@ -126,7 +127,8 @@ fn promise(btf: &Btf, id: u32) -> Option<Promise> {
         }
         Shape::Pointer(target) => {
             let target = btf.resolve(*target).ok()?;
-            if btf.name(target) == "xdp_md" && matches!(btf.shape(target), Ok(Shape::Struct { .. }))
+            if btf.name(target) == hook.context()
+                && matches!(btf.shape(target), Ok(Shape::Struct { .. }))
             {
                 return Some(Promise::Context);
             }

@@ -5,6 +5,40 @@
 
 use crate::catalogue::{self, Call};
 use crate::maps::{MapDefinition, MapKind};
+use crate::program::ProgramKind;
+
+/// Where a program runs, which decides its context and its helpers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hook {
+    Xdp,
+    Tc,
+}
+
+impl Hook {
+    /// Of a program of this kind; bare code is taken for XDP.
+    pub(super) fn of(kind: Option<&ProgramKind>) -> Hook {
+        match kind {
+            Some(ProgramKind::SchedCls) => Hook::Tc,
+            _ => Hook::Xdp,
+        }
+    }
+
+    /// Name of the context's structure, by which arguments of global functions are known.
+    pub(super) fn context(self) -> &'static str {
+        match self {
+            Hook::Xdp => "xdp_md",
+            Hook::Tc => "__sk_buff",
+        }
+    }
+
+    /// The name that messages use.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Hook::Xdp => "XDP",
+            Hook::Tc => "tc",
+        }
+    }
+}
 
 /// `bpf_tail_call`.
 pub(super) const TAIL_CALL: u32 = 12;
@@ -22,14 +56,18 @@ pub(super) const SPIN_UNLOCK: u32 = 94;
 const REDIRECT_MAP: u32 = 51;
 const LOOKUP_PERCPU: u32 = 195;
 
-/// How helper `number` is called, if XDP programs may call it and its arguments can be checked.
-pub(super) fn prototype(number: u32) -> Option<Call> {
-    catalogue::helper(number).filter(|h| h.xdp)?.call
+/// How helper `number` is called, if programs of this hook may call it and its arguments can be checked.
+pub(super) fn prototype(number: u32, hook: Hook) -> Option<Call> {
+    let offered = |h: &&catalogue::HelperInfo| match hook {
+        Hook::Xdp => h.xdp,
+        Hook::Tc => h.tc,
+    };
+    catalogue::helper(number).filter(offered)?.call
 }
 
 /// Arguments helper `number` takes; 5 of one that is not known.
-pub(super) fn arguments(number: u32) -> u8 {
-    prototype(number).map_or(5, |p| p.arguments.len() as u8)
+pub(super) fn arguments(number: u32, hook: Hook) -> u8 {
+    prototype(number, hook).map_or(5, |p| p.arguments.len() as u8)
 }
 
 /// Whether packet pointers may be passed as memory.
@@ -54,8 +92,8 @@ pub(super) fn calls_back(number: u32) -> bool {
 }
 
 /// Whether packet pointers are stale afterwards.
-pub(super) fn changes_packet(number: u32) -> bool {
-    prototype(number).is_some_and(|p| p.moves_packet)
+pub(super) fn changes_packet(number: u32, hook: Hook) -> bool {
+    prototype(number, hook).is_some_and(|p| p.moves_packet)
 }
 
 /// Whether the helper changes the map.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use super::helpers;
+use super::helpers::{self, Hook};
 use super::rejection::Rule;
 use super::shape::{Shape, shape, uses};
 use crate::insn::{Kind, Op};
@@ -41,6 +41,7 @@ pub(super) struct Layout {
     /// By operation, from `base` on.
     flows: Vec<Flow>,
     base: usize,
+    hook: Hook,
 }
 
 /// What control flow says of one operation.
@@ -76,7 +77,7 @@ pub(super) type Failed = (usize, Rule);
 
 impl Layout {
     /// Finds and checks the functions of the program that begins at `entry`.
-    pub(super) fn new(code: &Code, entry: usize) -> Result<Layout, Failed> {
+    pub(super) fn new(code: &Code, entry: usize, hook: Hook) -> Result<Layout, Failed> {
         let functions = functions(code, entry)?;
         let base = functions.iter().map(|f| f.start).min().unwrap_or(entry);
         let end = functions.iter().map(|f| f.end).max().unwrap_or(entry);
@@ -84,6 +85,7 @@ impl Layout {
             functions,
             flows: vec![NONE; end - base],
             base,
+            hook,
         };
         for number in 0..layout.functions.len() {
             layout.check(code, number)?;
@@ -123,8 +125,8 @@ impl Layout {
                 flow.shape = shape;
                 flow.function = number as u32;
             }
-            // Also where no path leads: the kernel refuses a program with such an instruction before it walks any.
-            if shape == Shape::Invalid {
+            // Also where no path leads: the kernel refuses a program with such an instruction before it walks any, but for some.
+            if shape == Shape::Invalid && !code.ops[op].reserved {
                 return Err((op, invalid(code, op)));
             }
             if matches!(shape, Shape::Jump | Shape::Branch { .. }) {
@@ -178,11 +180,13 @@ impl Layout {
                             flow.in_loop = true;
                         }
                     }
+                    let hook = self.hook;
                     let function = &mut self.functions[number];
                     // A failed tail call leaves the packet as it is; the program of one that succeeds may change it, and returns
                     // to this function's caller.
                     let tail_call = number_of == helpers::TAIL_CALL;
-                    function.changes_packet |= tail_call || helpers::changes_packet(number_of);
+                    function.changes_packet |=
+                        tail_call || helpers::changes_packet(number_of, hook);
                     function.tail_calls |= tail_call;
                 }
                 Shape::Call => {
@@ -370,7 +374,7 @@ impl Layout {
             let mut after = 0;
             self.successors(code, op, |next| after |= self.flow(next).live);
             let current = &code.ops[op];
-            let arguments = helpers::arguments(current.imm as u32);
+            let arguments = helpers::arguments(current.imm as u32, self.hook);
             let (read, written) = uses(current, flow.shape, arguments);
             let live = (after & !written) | read;
             if live == flow.live {

@@ -186,6 +186,10 @@ pub enum Rule {
         reason: String,
     },
 
+    /// A field of the instruction that must be zero is not.
+    #[error("the instruction uses a reserved field")]
+    ReservedField,
+
     // --- registers and arithmetic ---
     /// A register is read that holds nothing.
     #[error("r{register} is read before it was written")]
@@ -363,7 +367,7 @@ pub enum Rule {
     /// The context has no such field, or not in that width.
     #[error("the context has no {}field of {size} bytes at offset {offset}", if *write { "writable " } else { "" })]
     ContextField {
-        /// Offset in `struct xdp_md`.
+        /// Offset in `struct xdp_md` or `struct __sk_buff`.
         offset: i64,
         /// Bytes accessed.
         size: i64,
@@ -420,13 +424,15 @@ pub enum Rule {
     },
 
     // --- helpers ---
-    /// A helper XDP programs do not have.
-    #[error("helper {number} ({name}) is not available to XDP programs")]
+    /// A helper that programs of this hook do not have.
+    #[error("helper {number} ({name}) is not available to {hook} programs")]
     UnknownHelper {
         /// Linux's number.
         number: u32,
         /// Its name.
         name: &'static str,
+        /// XDP or tc.
+        hook: &'static str,
     },
     /// An argument of another kind than the helper takes.
     #[error("{helper}: r{register} is {found}, expected {expected}")]

@@ -9,6 +9,7 @@ use std::fmt::Write;
 use std::rc::Rc;
 
 use super::facts::Facts;
+use super::helpers::Hook;
 use super::layout::{self, Layout};
 use super::recording::Recording;
 use super::rejection::{Birth, InsnLocation, PathStep, Rejection, Rule, Seen, ValueKind};
@@ -128,6 +129,8 @@ pub(super) struct Walk<'m> {
     pub(super) options: &'m VerifyOptions,
     pub(super) cpus: u32,
     pub(super) egress: bool,
+    /// What the program is attached to.
+    pub(super) hook: Hook,
     pub(super) program: &'m str,
 
     pub(super) nodes: Vec<Node>,
@@ -170,7 +173,7 @@ impl<'m> Walk<'m> {
         (program, entry): (&'m str, usize),
         options: &'m VerifyOptions,
     ) -> Result<Walk<'m>, Box<Rejection>> {
-        let layout = match Layout::new(code, entry) {
+        let layout = match Layout::new(code, entry, Hook::of(code.kind(entry))) {
             Ok(layout) => layout,
             Err((op, rule)) => {
                 let mut rejection = Rejection::without_place(program, rule);
@@ -178,6 +181,7 @@ impl<'m> Walk<'m> {
                 return Err(Box::new(rejection));
             }
         };
+        let hook = Hook::of(code.kind(entry));
         let functions = layout.functions.len();
         let facts = Facts::new(layout.range());
         Ok(Walk {
@@ -191,6 +195,7 @@ impl<'m> Walk<'m> {
                 })
             ),
             layout,
+            hook,
             maps: map_infos(maps),
             options,
             cpus,
@@ -330,6 +335,9 @@ impl<'m> Walk<'m> {
 
     fn execute(&mut self, at: usize, shape: Shape) -> Step<Next> {
         let op = self.ops[at];
+        if op.reserved && shape != Shape::Invalid {
+            return stop(Rule::ReservedField);
+        }
         match shape {
             Shape::Alu { op: alu, wide, imm } => self.alu(&op, alu, wide, imm)?,
             Shape::Bytes => self.bytes(&op)?,

@@ -83,17 +83,13 @@ pub(super) fn any_program(path: &Path, object: &Object) -> Result<String, Failur
     first.map_or_else(|| program(path, object, None), Ok)
 }
 
-/// The program `wanted`, or all XDP programs.
+/// The program `wanted`, or all that weir runs.
 pub(super) fn chosen(
     path: &Path,
     object: &Object,
     wanted: Option<&str>,
 ) -> Result<Vec<String>, Failure> {
-    let xdp = object.programs().filter(|p| {
-        let kind = object.program_kind(p);
-        kind.is_some_and(ProgramKind::is_xdp)
-    });
-    let all: Vec<String> = xdp.map(str::to_owned).collect();
+    let all: Vec<String> = object.runnable_programs().map(str::to_owned).collect();
     if wanted.is_none() && !all.is_empty() {
         return Ok(all);
     }

@@ -89,10 +89,10 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     let programs = object::chosen(&args.object, &opened.object, args.prog.as_deref())?;
     if let Some(other) = programs.iter().find(|p| {
         let kind = opened.object.program_kind(p);
-        !kind.is_some_and(ProgramKind::is_xdp)
+        !kind.is_some_and(ProgramKind::is_runnable)
     }) {
         return Err(Failure::usage(format!(
-            "{other} is not an XDP program, and only these are verified"
+            "{other} is neither an XDP nor a tc program, and only these are verified"
         )));
     }
     if args.counterexample.is_some() && programs.len() > 1 {
