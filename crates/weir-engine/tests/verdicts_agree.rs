@@ -18,7 +18,7 @@ use proptest::test_runner::{TestCaseError, TestRunner};
 use rustix::thread::{CapabilitySet, CpuSet};
 use weir_kernel::raw::{RawMap, RawMapSpec, RawProgram};
 use weir_vm::verify::{Rejection, VerifyOptions, verify, verify_recording};
-use weir_vm::{Env, Frame, Machine, ProgramKind};
+use weir_vm::{Env, FaultKind, Frame, Machine, ProgramKind};
 
 #[test]
 fn random_programs_get_one_verdict_and_do_the_same() {
@@ -130,7 +130,7 @@ fn reserved_fields_are_the_kernels() {
     }
     let mut wrong = Vec::new();
     let mut accepted = 0;
-    for opcode in (0..=255u8).filter(|code| *code != 0xe5) {
+    for opcode in 0..=255u8 {
         // Each field alone, and none; values that mean something to some instruction, too.
         let fields = [0i32, 1, 2, 8, 16, 32, 64];
         let sources = [0u8, 1, 2, 3];
@@ -414,14 +414,21 @@ impl Bed {
                 .test_run(bytes)
                 .map_err(|e| format!("the kernel cannot run it: {e}"))?;
             let mut frame = Frame::new(bytes);
-            let own = machine
-                .run_xdp(&mut frame, &Env::default())
-                .map_err(|fault| {
-                    format!(
-                        "{fault}, in a verified program over {bytes:02x?}\n{}",
-                        programs::listing(code)
-                    )
-                })?;
+            let own = machine.run_xdp(&mut frame, &Env::default());
+            if let Err(fault) = &own
+                && matches!(fault.kind, FaultKind::Budget { .. })
+                && code.as_chunks::<8>().0.iter().any(|slot| slot[0] == 0xe5)
+            {
+                // A loop that only `may_goto` ends, which the kernel does by the clock.
+                self.tally.incomparable += 1;
+                return Ok(());
+            }
+            let own = own.map_err(|fault| {
+                format!(
+                    "{fault}, in a verified program over {bytes:02x?}\n{}",
+                    programs::listing(code)
+                )
+            })?;
             self.tally.runs += 1;
             if let Some(misfit) = machine.misfit() {
                 return Err(format!(

@@ -184,6 +184,7 @@ impl Listing<'_> {
             St8 => store_k("u8"), St16 => store_k("u16"), St32 => store_k("u32"), St64 => store_k("u64"),
             Atomic32 => atomic(op, "u32", 'w'), Atomic64 => atomic(op, "u64", 'r'),
             Ja => format!("goto {}", self.slot(op.target())),
+            MayGoto => format!("may_goto {}", self.slot(op.target())),
             Jeq64K => jump_k64("=="), Jgt64K => jump_k64(">"), Jge64K => jump_k64(">="), Jset64K => jump_k64("&"),
             Jne64K => jump_k64("!="), Jsgt64K => jump_k64("s>"), Jsge64K => jump_k64("s>="), Jlt64K => jump_k64("<"),
             Jle64K => jump_k64("<="), Jslt64K => jump_k64("s<"), Jsle64K => jump_k64("s<="),

@@ -158,7 +158,7 @@ pub(crate) enum Kind {
     Ldx8, Ldx16, Ldx32, Ldx64, Ldxs8, Ldxs16, Ldxs32,
     Stx8, Stx16, Stx32, Stx64, St8, St16, St32, St64,
     Atomic32, Atomic64,
-    Ja,
+    Ja, MayGoto,
     Jeq64K, Jgt64K, Jge64K, Jset64K, Jne64K, Jsgt64K, Jsge64K, Jlt64K, Jle64K, Jslt64K, Jsle64K,
     Jeq64X, Jgt64X, Jge64X, Jset64X, Jne64X, Jsgt64X, Jsge64X, Jlt64X, Jle64X, Jslt64X, Jsle64X,
     Jeq32K, Jgt32K, Jge32K, Jset32K, Jne32K, Jsgt32K, Jsge32K, Jlt32K, Jle32K, Jslt32K, Jsle32K,
@@ -188,6 +188,9 @@ pub(crate) struct Op {
     pub(crate) imm: u64,
 }
 
+/// How often a run goes on at [`Kind::MayGoto`] before it jumps (`BPF_MAX_LOOPS`). The kernel counts for each frame, or, on x86-64, ends
+/// such a loop after a quarter of a second.
+pub(crate) const MAY_GOTO_MAX: u64 = 1 << 23;
 /// `Op::off` of the swaps that do not depend on the machine's byte order; 0 for those of `be` and `le`.
 pub(crate) const UNCONDITIONAL_SWAP: i32 = 1;
 /// `Op::src` of the jump with a 32-bit distance; 0 for the one with 16 bits.
@@ -488,6 +491,12 @@ fn decode_jump(
             op.off = place.target(i64::from(insn.imm))?;
             return Ok(op);
         }
+        // Of the conditions that are not comparisons there is one: a count of the run.
+        0xe5 if insn.src == 0 => {
+            op.kind = Kind::MayGoto;
+            op.off = place.target(i64::from(insn.off))?;
+            return Ok(op);
+        }
         0x85 => return decode_call(insn, place, fixup, op, unknown),
         0x8d => {
             check_register(insn.dst, pc, false)?;
@@ -552,7 +561,7 @@ fn uses_reserved(insn: &Insn) -> bool {
             _ => insn.src != 0,
         },
         5 | 6 => match insn.opcode {
-            0x05 => insn.src != 0 || insn.dst != 0 || insn.imm != 0,
+            0x05 | 0xe5 => insn.src != 0 || insn.dst != 0 || insn.imm != 0,
             0x06 => insn.src != 0 || insn.dst != 0 || insn.off != 0,
             // The offset of a call names the object a kernel function is in.
             0x85 => insn.dst != 0 || (insn.off != 0 && insn.src != PSEUDO_KFUNC_CALL),

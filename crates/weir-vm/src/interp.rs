@@ -8,7 +8,7 @@ use std::ops::{BitAnd, BitOr, BitXor};
 
 use thiserror::Error;
 
-use crate::insn::{Kind, Op};
+use crate::insn::{Kind, MAY_GOTO_MAX, Op};
 use crate::jit::{Checked, Host};
 use crate::memory::{
     AccessFault, CALL_FRAMES, Memory, STACK_BYTES, handle_function, stack_address,
@@ -223,6 +223,8 @@ pub(crate) struct Run<'r> {
     /// Instructions left of the budget.
     pub(crate) left: u64,
     pub(crate) tail_calls: u32,
+    /// How often `may_goto` still goes on.
+    pub(crate) may_goto: u64,
     pub(crate) random: u64,
     /// Address of the spin lock held.
     pub(crate) lock: Option<u64>,
@@ -262,6 +264,7 @@ impl<'r> Run<'r> {
             scratch,
             left: env.instruction_budget,
             tail_calls: 0,
+            may_goto: MAY_GOTO_MAX,
             random: env.random_seed,
             lock: None,
             open_records: 0,
@@ -568,6 +571,10 @@ impl<'r> Run<'r> {
                 }
 
                 Ja => pc = op.target(),
+                MayGoto => match self.may_goto.checked_sub(1) {
+                    Some(left) => self.may_goto = left,
+                    None => pc = op.target(),
+                },
                 Jeq64K => jump64!(|a, b| a == b, op.imm),
                 Jgt64K => jump64!(|a, b| a > b, op.imm),
                 Jge64K => jump64!(|a, b| a >= b, op.imm),

@@ -3,13 +3,57 @@
 //! Programs are lists of small numbers that become instructions, so that a failure shrinks to a few lines. `WEIR_CASES`
 //! sets the number of programs.
 
+use crate::asm;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence, TestRunner};
 use weir_vm::jit::{self, Raw};
+use weir_vm::verify::VerifyOptions;
 use weir_vm::{Env, Fault, FaultKind, Frame, Insn, Machine};
 
 /// Enough for loops to turn, few enough for endless ones.
 const BUDGET: u64 = 3_000;
+
+/// `may_goto` goes on 8,388,608 times in a run, in calls of functions as well, and then always jumps.
+#[test]
+fn may_goto_counts_alike() {
+    let counted = "mov r0, 0\nagain:\nmay_goto out\nadd r0, 1\njlt r0, 7, again\nout:\nexit";
+    let endless = "mov r6, 0\nagain:\nmay_goto out\nadd r6, 1\nja again\nout:\ncall local f\nadd r0, r6\nexit\nf:\nmov r0, 0\nmore:\nmay_goto end\nadd r0, 1\nja more\nend:\nexit";
+    let env = Env {
+        instruction_budget: 100_000_000,
+        ..Env::default()
+    };
+    for (text, expected) in [(counted, 7), (endless, 1 << 23)] {
+        let code = asm::assemble(text).expect("assembles");
+        let machine = || Machine::from_instructions(&code).expect("decodes");
+        let interpreted = machine().run_xdp(&mut Frame::new(&[0; 60]), &env);
+        assert_eq!(interpreted, Ok(expected), "{text}");
+        if !jit::available() {
+            continue;
+        }
+        let mut checked = machine();
+        let mut raw = Raw::compile(&mut checked).expect("compiles");
+        assert_eq!(
+            raw.run_xdp(&mut Frame::new(&[0; 60]), &env),
+            Ok(expected),
+            "{text}"
+        );
+        let mut native = machine();
+        native
+            .verify_and_compile(&VerifyOptions::default())
+            .expect("is accepted");
+        assert_eq!(
+            native.run_xdp(&mut Frame::new(&[0; 60]), &env),
+            Ok(expected),
+            "{text}"
+        );
+        // Each run counts anew.
+        assert_eq!(
+            native.run_xdp(&mut Frame::new(&[0; 60]), &env),
+            Ok(expected),
+            "{text}"
+        );
+    }
+}
 
 #[test]
 fn generated_programs_do_the_same() {

@@ -393,10 +393,12 @@ impl Piece {
                 step,
                 compare,
                 kept,
+                escape,
                 body: pieces,
             } => {
                 code.put(0xb7, COUNTER, 0, 0, 0);
                 let top = code.here();
+                let out = escape.then(|| code.put(0xe5, 0, 0, 0, 0));
                 if *kept {
                     code.put(0x7b, FP, COUNTER, -144, 0);
                 }
@@ -407,6 +409,10 @@ impl Piece {
                 code.put(0x07, COUNTER, 0, 0, *step);
                 let back = compare.put(COUNTER, Operand::Immediate(*bound), code);
                 code.land(back, top);
+                if let Some(out) = out {
+                    let end = code.here();
+                    code.land(out, end);
+                }
             }
             Piece::Call {
                 function,

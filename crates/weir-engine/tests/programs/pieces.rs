@@ -283,6 +283,8 @@ pub(crate) enum Piece {
         compare: Compare,
         /// The counter is kept on the stack over the body.
         kept: bool,
+        /// It begins with `may_goto` out of the loop.
+        escape: bool,
         body: Vec<Piece>,
     },
     Call {

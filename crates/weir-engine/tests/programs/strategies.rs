@@ -271,10 +271,11 @@ fn piece() -> impl Strategy<Value = Piece> {
             prop_oneof![60 => Just(Compare { operation: 0xa0, wide: true }), 20 => Just(Compare { operation: 0xc0, wide: false }),
                 16 => Just(Compare { operation: 0x50, wide: true }), 1 => compare()],
             prop_oneof![40 => Just(true), 1 => Just(false)],
-            prop::collection::vec(simple(), 0..3)).prop_map(|(bound, step, compare, kept, body)| {
+            prop_oneof![8 => Just(false), 1 => Just(true)],
+            prop::collection::vec(simple(), 0..3)).prop_map(|(bound, step, compare, kept, escape, body)| {
                 // Not equal is reached by steps of one only.
                 let (bound, step) = if compare.operation == 0x50 { (bound.max(1), 1) } else { (bound, step) };
-                Piece::Loop { bound, step, compare, kept, body }
+                Piece::Loop { bound, step, compare, kept, escape, body }
             }),
         3 => (0u8..3, [number(), number()]).prop_map(|(function, arguments)| Piece::Call { function, arguments }),
         3 => (compare(), number(), operand(), 0i32..5).prop_map(|(compare, dst, operand, value)| Piece::Leave { compare, dst, operand, value }),

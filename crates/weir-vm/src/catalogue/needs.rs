@@ -204,6 +204,7 @@ fn instruction(op: &Op) -> Option<(&'static str, Kernel)> {
         Ldxs8 | Ldxs16 | Ldxs32 => ("sign-extending load (v4)", V4),
         Swap16 | Swap32 | Swap64 if op.off == UNCONDITIONAL_SWAP => ("byte swap (v4)", V4),
         Ja if op.src == LONG_JUMP => ("long jump (v4)", V4),
+        MayGoto => ("may_goto", Kernel(6, 9)),
         _ => return None,
     })
 }

@@ -173,7 +173,7 @@ impl Walk<'_> {
                 self.helper(op.imm as u32);
                 return Some(pc + 1);
             }
-            CallRegister | Half | SectionEnd | External | Invalid => return None,
+            MayGoto | CallRegister | Half | SectionEnd | External | Invalid => return None,
             LoadImm => {
                 self.registers[dst] = Value::Number(Bits::constant(op.imm));
                 if crate::memory::handle_map(op.imm).is_some() {

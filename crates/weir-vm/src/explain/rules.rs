@@ -53,7 +53,7 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
             "A pointer may be moved by adding or subtracting a bounded number, and only where there are bytes around it."
         }
         ContextField { .. } | ContextMoved { .. } => {
-            "The context has a few fields of fixed width; XDP programs read them and write none, tc programs write some."
+            "The context has a few fields of fixed width; XDP programs read them and write none."
         }
         ReadOnlyMap { .. } | ReadOnlyMemory { .. } => "What is read-only cannot be written.",
         LockAccess { .. } => "A lock is touched by the lock helpers only.",

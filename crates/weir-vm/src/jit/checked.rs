@@ -8,7 +8,7 @@
 use super::JitError;
 use super::asm::*;
 use super::code::Executable;
-use super::emit::{STATE, arithmetic, atomic, jump, register};
+use super::emit::{STATE, arithmetic, atomic, jump, may_goto, register};
 use crate::insn::{Kind, Op};
 use crate::interp::{FaultKind, Registers, Run, Step};
 use crate::memory::{STACK_BYTES, handle_function, stack_address};
@@ -24,6 +24,8 @@ struct State<'s, 'r> {
     word: u64,
     /// Where the program goes on.
     target: u64,
+    /// How often `may_goto` still goes on.
+    may_goto: u64,
     /// R0 to R10, while a function of the host has them.
     registers: Registers,
     code: &'s Checked,
@@ -34,7 +36,8 @@ struct State<'s, 'r> {
 const NATIVE_STACK: i32 = 0;
 const LEFT: i32 = 8;
 const TARGET: i32 = 24;
-const REGISTERS: i32 = 32;
+const MAY_GOTO: i32 = 32;
+const REGISTERS: i32 = 40;
 
 /// Outcome of a helper, as generated code sees it.
 const GO_ON: u64 = 0;
@@ -101,6 +104,7 @@ impl Checked {
             left: run.left,
             word: 0,
             target: 0,
+            may_goto: run.may_goto,
             registers: *registers,
             code: self,
             run,
@@ -115,6 +119,7 @@ impl Checked {
         // the state, its stack, and memory that `access` has found for it.
         let stopped = unsafe { enter(&raw mut state, target) };
         state.run.left = state.left;
+        state.run.may_goto = state.may_goto;
         *registers = state.registers;
         match state.fault {
             Some(kind) if stopped != 0 => Err(kind),
@@ -243,6 +248,7 @@ impl Compiler {
                 self.asm.call(self.leave);
                 self.asm.bind(done);
             }
+            MayGoto => may_goto(a, at(STATE, MAY_GOTO), target),
             Exit => a.ret(),
             _ => {
                 a.constant(R9, pc as u64);
@@ -461,8 +467,10 @@ impl State<'_, '_> {
 
     fn helper(&mut self, number: u32, pc: u64) -> u64 {
         self.run.left = self.left;
+        self.run.may_goto = self.may_goto;
         let result = self.run.helper(number, &mut self.registers);
         self.left = self.run.left;
+        self.may_goto = self.run.may_goto;
         match result {
             Ok(None) => GO_ON,
             Ok(Some(target)) => match self.function(target) {
@@ -579,6 +587,7 @@ mod tests {
         assert_eq!(offset_of!(State<'_, '_>, left), LEFT as usize);
         assert_eq!(offset_of!(State<'_, '_>, word), 16);
         assert_eq!(offset_of!(State<'_, '_>, target), TARGET as usize);
+        assert_eq!(offset_of!(State<'_, '_>, may_goto), MAY_GOTO as usize);
         assert_eq!(offset_of!(State<'_, '_>, registers), REGISTERS as usize);
     }
 }

@@ -141,6 +141,13 @@ pub(super) fn jump(a: &mut Assembler, op: &Op, target: Label) -> bool {
     true
 }
 
+/// Jumps to `target` once the count in memory is used up, and takes one of it else.
+pub(super) fn may_goto(a: &mut Assembler, count: Mem, target: Label) {
+    a.alu_mem_imm(true, Alu::Cmp, count, 0);
+    a.jump_if(Cond::Equal, target);
+    a.alu_mem_imm(true, Alu::Sub, count, 1);
+}
+
 /// Condition, whether 64 bits are compared, and whether with a constant.
 fn comparison(kind: Kind) -> Option<(Cond, bool, bool)> {
     use Kind::*;

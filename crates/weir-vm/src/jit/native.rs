@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) native_stack: u64,
     /// Tail calls left.
     pub(super) tail_calls: u64,
+    /// How often `may_goto` still goes on; set where a program has it.
+    pub(super) may_goto: u64,
     /// Addresses of the programs, by number; 0 where there is none.
     pub(super) programs: u64,
     /// What the run takes from outside.
@@ -153,6 +155,7 @@ impl Native {
         let state = State {
             native_stack: 0,
             tail_calls: 0,
+            may_goto: 0,
             programs: bodies.address(),
             env: std::ptr::null(),
             packet: std::ptr::null(),

@@ -7,14 +7,14 @@ use std::mem::offset_of;
 
 use super::JitError;
 use super::asm::*;
-use super::emit::{STATE, arithmetic, atomic, constant, jump, register};
+use super::emit::{STATE, arithmetic, atomic, constant, jump, may_goto, register};
 use super::flow::{Function, Plan, is_branch};
 use super::lookup;
 use super::native::{self, Context, GO_TO, State};
 use super::tune::{Tuned, Wide};
 use crate::errno::{E2BIG, EINVAL};
 use crate::helpers::TAIL_CALLS;
-use crate::insn::{Kind, Op};
+use crate::insn::{Kind, MAY_GOTO_MAX, Op};
 use crate::interp::Env;
 use crate::maps::{Map, MapKind};
 use crate::memory::{Linked, STACK_BYTES, linked_pointer};
@@ -306,6 +306,7 @@ impl Translator<'_> {
                 a.alu_imm(true, Alu::Sub, RBP, STACK_BYTES as i32);
             }
             Helper => self.helper_call(pc, op.imm as u32)?,
+            MayGoto => may_goto(a, state(offset_of!(State, may_goto)), target),
             Exit => {
                 self.leave_frame();
                 self.asm.ret();
@@ -590,6 +591,11 @@ impl Translator<'_> {
     /// `EnterProgram`: saves what the body changes, sets up the state, R1 and R10.
     fn thunk(&mut self, body: Label, saved: &[Reg], simple: bool) -> Label {
         let thunk = self.asm.label();
+        let kind = |pc: &usize| self.ops.get(*pc).map(|op| op.kind);
+        let counts = self
+            .functions
+            .iter()
+            .any(|f| f.ops.iter().any(|pc| kind(pc) == Some(Kind::MayGoto)));
         let a = &mut self.asm;
         let native_stack = state(offset_of!(State, native_stack));
         a.bind(thunk);
@@ -612,6 +618,10 @@ impl Translator<'_> {
             a.store(Width::B8, native_stack, RSP);
             let left = state(offset_of!(State, tail_calls));
             a.store_imm(Width::B8, left, TAIL_CALLS as i32);
+        }
+        if counts {
+            let left = state(offset_of!(State, may_goto));
+            a.store_imm(Width::B8, left, MAY_GOTO_MAX as i32);
         }
         a.load(Width::B8, RBP, state(offset_of!(State, stack)));
         a.alu_imm(true, Alu::Add, RBP, STACK_BYTES as i32);

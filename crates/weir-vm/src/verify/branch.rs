@@ -57,6 +57,21 @@ impl Walk<'_> {
         Ok(Next::Go(here + 1))
     }
 
+    /// `may_goto`: the rounds of its loop are walked until one is covered by an earlier one; how many there are is not known, but there is a
+    /// last.
+    pub(super) fn may_goto(&mut self, op: &Op) -> Step<Next> {
+        let here = self.at as usize;
+        self.note_branch(here, true);
+        self.note_branch(here, false);
+        let mut again = self.state.clone();
+        again.rounds += 1;
+        let state = std::mem::replace(&mut self.state, again);
+        self.widen(self.at, state.parent);
+        let again = std::mem::replace(&mut self.state, state);
+        self.push(again, here + 1)?;
+        Ok(Next::Go(op.target()))
+    }
+
     fn note_branch(&mut self, op: usize, taken: bool) {
         if let Some(facts) = self.facts.op_mut(op) {
             facts.jumps |= taken;

@@ -319,7 +319,7 @@ impl Walk<'_> {
                 node.callback_exit = true;
             }
             self.state.frames.pop();
-            self.widen(call);
+            self.widen(call, NOWHERE);
             return Ok(Next::Go(call as usize));
         }
         self.state.frames.pop();

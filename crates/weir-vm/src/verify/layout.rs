@@ -56,6 +56,8 @@ pub(super) struct Flow {
     pub(super) joined: bool,
     /// A helper that calls back: states are always kept.
     pub(super) calls_back: bool,
+    /// Every loop through it ends: states are always kept, and a loop is covered by one of its earlier rounds.
+    pub(super) converges: bool,
     /// The operation lies on a cycle of its function, or calls back.
     pub(super) in_loop: bool,
     /// Number of the function, `u32::MAX` outside the program.
@@ -68,6 +70,7 @@ const NONE: Flow = Flow {
     prune: false,
     joined: false,
     calls_back: false,
+    converges: false,
     in_loop: false,
     function: u32::MAX,
 };
@@ -129,7 +132,7 @@ impl Layout {
             if shape == Shape::Invalid && !code.ops[op].reserved {
                 return Err((op, invalid(code, op)));
             }
-            if matches!(shape, Shape::Jump | Shape::Branch { .. }) {
+            if matches!(shape, Shape::Jump | Shape::MayGoto | Shape::Branch { .. }) {
                 let target = code.ops[op].target();
                 if !(start..end).contains(&target) {
                     let target = target - code.section_start(target);
@@ -166,9 +169,12 @@ impl Layout {
                 Shape::Jump => {
                     self.mark(current.target(), true);
                 }
-                Shape::Branch { .. } => {
+                shape @ (Shape::Branch { .. } | Shape::MayGoto) => {
                     self.mark(op, false);
                     self.mark(current.target(), true);
+                    if let Some(flow) = self.flow_mut(op) {
+                        flow.converges = shape == Shape::MayGoto;
+                    }
                 }
                 Shape::Helper => {
                     self.mark(op + 1, true);
@@ -225,7 +231,7 @@ impl Layout {
         match self.flow(op).shape {
             Shape::Exit => {}
             Shape::Jump => to(code.ops[op].target()),
-            Shape::Branch { .. } => {
+            Shape::Branch { .. } | Shape::MayGoto => {
                 to(op + 1);
                 to(code.ops[op].target());
             }

@@ -230,7 +230,7 @@ impl Walk<'_> {
                 sought.regs[*frame] = if result { 1 } else { 0 };
                 sought.slots[*frame] = 0;
             }
-            Shape::Jump => {}
+            Shape::Jump | Shape::MayGoto => {}
             Shape::CallRegister | Shape::Half | Shape::End | Shape::External | Shape::Invalid => {
                 return Err(Lost);
             }

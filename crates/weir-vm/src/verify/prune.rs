@@ -72,7 +72,7 @@ impl Walk<'_> {
     /// Whether the state at `op` is covered by a kept one; keeps it if that seems worth while.
     pub(super) fn covered(&mut self, op: usize) -> Step<bool> {
         let flow = *self.layout.flow(op);
-        let force = flow.calls_back || self.state.noted > 40;
+        let force = flow.calls_back || flow.converges || self.state.noted > 40;
         let mut keep = force
             || (self.jumps - self.kept_jumps >= 2 && self.processed - self.kept_processed >= 8);
         let mut list = std::mem::take(&mut self.kept_at[op]);
@@ -84,6 +84,11 @@ impl Walk<'_> {
             let kept = &self.kept[number as usize];
             let open = kept.branches > 0;
             if open {
+                let next_round = kept.state.rounds != self.state.rounds;
+                if flow.converges && next_round && self.covers(number, How::Within) {
+                    hit = Some((number, true));
+                    break;
+                }
                 if flow.calls_back {
                     if self.covers(number, How::Within) {
                         hit = Some((number, true));
@@ -277,7 +282,10 @@ impl Walk<'_> {
     /// A quick look before the exact comparison with an ancestor.
     fn looks_endless(&self, number: u32) -> bool {
         let old = &self.kept[number as usize].state;
-        if old.frames.len() != self.state.frames.len() || old.unrolled != self.state.unrolled {
+        if old.frames.len() != self.state.frames.len()
+            || old.unrolled != self.state.unrolled
+            || old.rounds != self.state.rounds
+        {
             return false;
         }
         let (a, b) = (old.frame(), self.state.frame());
@@ -348,11 +356,13 @@ impl Walk<'_> {
         })
     }
 
-    /// Numbers that differ between the last round and this one and do not matter become unknown.
-    pub(super) fn widen(&mut self, call: u32) {
+    /// Numbers that differ between the last round and this one and do not matter become unknown. The last round is the newest state kept at
+    /// operation `call` but for `this`.
+    pub(super) fn widen(&mut self, call: u32, this: u32) {
         let previous = self.kept_at[call as usize].iter().rev().copied().find(|n| {
             let kept = &self.kept[*n as usize];
-            kept.branches > 0
+            *n != this
+                && kept.branches > 0
                 && kept.state.frames.len() == self.state.frames.len()
                 && kept
                     .state

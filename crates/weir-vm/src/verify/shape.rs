@@ -29,6 +29,8 @@ pub(super) enum Shape {
     Atomic { bytes: u8 },
     /// Unconditional.
     Jump,
+    /// Jumps once a count is used up, which a run cannot see.
+    MayGoto,
     /// Conditional.
     Branch { cond: Cond, wide: bool, imm: bool },
     /// Helper.
@@ -95,6 +97,7 @@ pub(super) fn shape(op: &Op) -> Shape {
         Atomic32 => Shape::Atomic { bytes: 4 },
         Atomic64 => Shape::Atomic { bytes: 8 },
         Ja => Shape::Jump,
+        MayGoto => Shape::MayGoto,
         Helper => Shape::Helper,
         Call => Shape::Call,
         CallRegister => Shape::CallRegister,
@@ -224,6 +227,11 @@ pub(super) fn uses(op: &Op, shape: Shape, arguments: u8) -> (u16, u16) {
         Shape::Call => (0x3e, 0x3f),
         Shape::CallRegister => (0x3e | dst, 0x3f),
         Shape::Exit => (1, 0),
-        Shape::Jump | Shape::Half | Shape::End | Shape::External | Shape::Invalid => (0, 0),
+        Shape::Jump
+        | Shape::MayGoto
+        | Shape::Half
+        | Shape::End
+        | Shape::External
+        | Shape::Invalid => (0, 0),
     }
 }

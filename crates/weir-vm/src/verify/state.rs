@@ -271,6 +271,8 @@ pub(super) struct State {
     pub(super) written: SlotMasks,
     /// Callbacks entered on the path.
     pub(super) unrolled: u32,
+    /// How often the path went on at `may_goto`.
+    pub(super) rounds: u32,
 }
 
 impl State {
@@ -284,6 +286,7 @@ impl State {
         parent: NOWHERE,
         written: [u64::MAX; 8],
         unrolled: 0,
+        rounds: 0,
     };
 
     pub(super) fn depth(&self) -> usize {

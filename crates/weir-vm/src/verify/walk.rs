@@ -360,6 +360,10 @@ impl<'m> Walk<'m> {
                 self.jumps += 1;
                 return Ok(Next::Go(op.target()));
             }
+            Shape::MayGoto => {
+                self.jumps += 1;
+                return self.may_goto(&op);
+            }
             Shape::Branch { cond, wide, imm } => {
                 self.jumps += 1;
                 return self.branch(&op, cond, wide, imm);

@@ -112,6 +112,10 @@ fn line_code(line: &str, slot: i64, labels: &HashMap<String, i64>) -> Option<Vec
             insn.opcode = 0x05;
             insn.off = target(to)? as i16;
         }
+        ("may_goto", [to]) => {
+            insn.opcode = 0xe5;
+            insn.off = target(to)? as i16;
+        }
         ("ja32", [to]) => {
             insn.opcode = 0x06;
             insn.imm = target(to)? as i32;

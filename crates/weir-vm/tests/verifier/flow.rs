@@ -56,6 +56,31 @@ pub(super) const PROGRAMS: &[Program] = &[
         "stdw [r10-240], 0\ncall local f\nmov r0, 0\nexit\nf:\nlddw r2, map 3\nmov r3, 0\ncall 12\nmov r0, 0\nexit",
     ),
     p(
+        "a loop that only may_goto ends",
+        "",
+        "mov r2, 0\nagain:\nmay_goto out\nadd r2, 1\nja again\nout:\nmov r0, 0\nexit",
+    ),
+    p(
+        "a loop that nothing ends",
+        "EndlessLoop",
+        "mov r2, 0\nagain:\nja on\non:\nja again",
+    ),
+    p(
+        "may_goto bounds rounds, not numbers",
+        "MapValueBounds",
+        "stw [r10-4], 0\nlddw r1, map 0\nmov r2, r10\nadd r2, -4\ncall 1\njeq r0, 0, out\nmov r7, 0\nagain:\nmay_goto out\nmov r8, r0\nadd r8, r7\nldxb r1, [r8+0]\nadd r7, 1\nja again\nout:\nmov r0, 0\nexit",
+    ),
+    p(
+        "may_goto with a bound on the number",
+        "",
+        "stw [r10-4], 0\nlddw r1, map 0\nmov r2, r10\nadd r2, -4\ncall 1\njeq r0, 0, out\nmov r7, 0\nagain:\nmay_goto out\njge r7, 16, out\nmov r8, r0\nadd r8, r7\nldxb r1, [r8+0]\nadd r7, 1\nja again\nout:\nmov r0, 0\nexit",
+    ),
+    p(
+        "what a round stores the next one finds",
+        "NotMemory",
+        "stdw [r10-8], 0\nmov r6, r10\nagain:\nmay_goto out\nldxdw r3, [r10-8]\njne r3, 0, use\nstdw [r10-8], 1\nmov r6, 8\nja again\nuse:\nldxb r1, [r6-1]\nja again\nout:\nmov r0, 0\nexit",
+    ),
+    p(
         "recursion",
         "Recursion",
         "call local f\nexit\nf:\nmov r0, 0\njeq r1, 0, out\ncall local f\nout:\nexit",
