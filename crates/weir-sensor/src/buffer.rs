@@ -167,6 +167,7 @@ buffers! {
     SmbShare: "smb.share" ["smb_share"] () SMB, Both, false, "Share.";
     SmbNtlmUser: "smb.ntlmssp_user" [] () SMB, Request, false, "User of NTLMSSP.";
     SmbNtlmDomain: "smb.ntlmssp_domain" [] () SMB, Request, false, "Domain of NTLMSSP.";
+    DcerpcStub: "dcerpc.stub_data" ["dce_stub_data"] () None, Both, false, "Arguments of a call of DCE/RPC, over TCP, UDP or a pipe of SMB, and those of its answer.";
     SmtpHelo: "smtp.helo" [] () SMTP, Request, false, "HELO or EHLO.";
     SmtpMailFrom: "smtp.mail_from" [] () SMTP, Request, false, "MAIL FROM.";
     SmtpRcptTo: "smtp.rcpt_to" [] () SMTP, Request, true, "RCPT TO.";

@@ -67,6 +67,8 @@ pub(super) fn of_transactions(lists: &Lists<'_>, lead: Option<&Lead<'_>>) -> Vec
             for way in ways(&|_| true) {
                 // A number of a transaction is known at its end, if not before.
                 let name = match (fact, way) {
+                    // What a call is for is asked at its end, too, under a name of its own.
+                    _ if lists.name(*at).starts_with("dcerpc.") => "dce_generic".to_owned(),
                     (None, _) => lists.name(*at).to_owned(),
                     (Some(fact), "toserver") if !fact.answer => {
                         format!("{app}:request_complete:generic")

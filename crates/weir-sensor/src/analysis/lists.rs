@@ -224,6 +224,9 @@ impl<'a> Lists<'a> {
             return of_rule;
         }
         let keyword = self.name(option);
+        if keyword.starts_with("dcerpc.") {
+            return carriers(Buffer::DcerpcStub);
+        }
         let has = |row: &&Protocol| row.facts.iter().any(|f| f.keyword == keyword);
         if let Some(row) = app::PROTOCOLS.iter().find(has) {
             return vec![row.app];

@@ -35,7 +35,10 @@ pub(super) fn engine_name(buffer: Buffer) -> &'static str {
     }
     let (sticky, modifiers) = buffer.words();
     let older = matches!(buffer.app(), Some(App::Http1 | App::Smb))
-        || matches!(buffer, Buffer::FileData | Buffer::DnsQuery);
+        || matches!(
+            buffer,
+            Buffer::FileData | Buffer::DnsQuery | Buffer::DcerpcStub
+        );
     let with_underscores = |name: &&&'static str| !name.contains('.');
     let found = modifiers.iter().chain(&sticky).find(with_underscores);
     found.filter(|_| older).copied().unwrap_or(buffer.name())

@@ -6,6 +6,7 @@
 
 mod bytes;
 mod conversation;
+pub(crate) mod dcerpc;
 mod dhcp;
 mod digest;
 pub(crate) mod dns;
@@ -55,6 +56,8 @@ pub static PROTOCOLS: &[Protocol] = &[
     quic::QUIC,
     tls::TLS,
     ssh::SSH,
+    // Also the one that events of `dcerpc` are looked up in: before SMB, which has the name as well.
+    dcerpc::DCERPC,
     smb::SMB,
     smtp::SMTP,
     ftp::FTP,
@@ -69,7 +72,6 @@ pub static PROTOCOLS: &[Protocol] = &[
     sip::SIP,
     rfb::RFB,
     recognized::TELNET,
-    recognized::DCERPC,
     recognized::RDP,
     recognized::LDAP,
     mqtt::MQTT,

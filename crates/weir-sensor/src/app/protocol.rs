@@ -181,6 +181,8 @@ impl Fact {
 pub enum Written {
     /// Exact, a range, or one of these names.
     Number(&'static [(&'static str, u64)]),
+    /// Numbers and ranges with commas between them: one of them.
+    List,
     /// One of these words.
     Word(&'static [(&'static str, u64)]),
     /// Bits by name, with commas between them: all of them are set in one number, and none of those with `!`.

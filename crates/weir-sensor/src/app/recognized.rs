@@ -35,34 +35,6 @@ pub(super) const TELNET: Protocol = Protocol {
     ..Protocol::NONE
 };
 
-/// DCE/RPC: version 5.0 or 5.1, a bind or its answer, data representation, length of the fragment.
-pub(super) const DCERPC: Protocol = Protocol {
-    app: App::Dcerpc,
-    carrier: Carrier::Both,
-    stream: claiming(dcerpc, is_version_5),
-    ..Protocol::NONE
-};
-
-fn is_version_5(first: &First<'_>) -> bool {
-    first.at(0) == Some(5) && first.at(1).is_none_or(|minor| minor <= 1)
-}
-
-fn dcerpc(first: &First<'_>) -> Look {
-    if !is_version_5(first) {
-        return Look::No;
-    }
-    let [_, _, kind, _, order, _, _, _, a, b, ..] = *first.bytes else {
-        return Look::Maybe;
-    };
-    let length = match order {
-        0x10 => u16::from_le_bytes([a, b]),
-        0 => u16::from_be_bytes([a, b]),
-        _ => return Look::No,
-    };
-    let kinds = if first.is_server() { 12..=13 } else { 11..=14 };
-    when(kinds.contains(&kind) && length >= 16)
-}
-
 /// RDP: TPKT, then a connection request or confirm of X.224.
 pub(super) const RDP: Protocol = Protocol {
     app: App::Rdp,

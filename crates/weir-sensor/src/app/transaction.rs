@@ -112,6 +112,8 @@ pub struct Transaction {
     pub kept: [bool; 2],
     /// Its record says all that it will say of interest: it is logged now, though the parser has not finished with it.
     pub ready: bool,
+    /// Arguments of a call of DCE/RPC have their numbers in little-endian order, in each direction (`dce`).
+    pub(crate) little: [bool; 2],
     /// It is in the log.
     pub logged: bool,
     /// So many of its files are in the log.

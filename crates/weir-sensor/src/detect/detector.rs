@@ -625,12 +625,15 @@ impl Detector {
                 if group.absent.is_some() && !transaction.may_lack(way) {
                     return false;
                 }
+                work.scratch.little =
+                    group.buffer == Buffer::DcerpcStub && *way.of(&transaction.little);
                 work.group(
                     (rules, index),
                     group,
                     &mut transaction.get(group.buffer, way),
                 )
             });
+            work.scratch.little = false;
             if !held {
                 continue;
             }

@@ -92,10 +92,7 @@ fn modifiers(parts: &[Text<'_>], whole: Text<'_>, allowed: Allowed) -> Parsed<Mo
                 }
                 base = radix(*word);
             }
-            b"dce" => {
-                let reason = "the order of bytes in DCE/RPC is not followed";
-                return Err(word.fail(Kind::Unsupported, reason));
-            }
+            b"dce" => out.read.dce = true,
             b"bitmask" => {
                 let value = need()?;
                 // Without `0x` it is hexadecimal all the same.
@@ -142,6 +139,10 @@ fn modifiers(parts: &[Text<'_>], whole: Text<'_>, allowed: Allowed) -> Parsed<Mo
     }
     if text && endian.is_some() && out.read.little {
         let reason = "the order of bytes means nothing in a string";
+        return Err(whole.fail(Kind::Conflict, reason));
+    }
+    if out.read.dce && (text || endian.is_some()) {
+        let reason = "`dce` says the order of bytes, and excludes another and `string`";
         return Err(whole.fail(Kind::Conflict, reason));
     }
     if out.from_beginning && out.from_end {

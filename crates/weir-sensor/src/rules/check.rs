@@ -113,6 +113,7 @@ pub(crate) fn carriers(buffer: Buffer) -> Vec<App> {
     match (buffer, buffer.app()) {
         // Fingerprints of TLS are QUIC's as well.
         _ if buffer.name().starts_with("ja") => vec![App::Tls, App::Quic],
+        (Buffer::DcerpcStub, _) => vec![App::Dcerpc, App::Smb],
         (_, Some(App::Http1)) => vec![App::Http1, App::Http2],
         (_, Some(app)) => vec![app],
         (_, None) => Vec::new(),

@@ -190,6 +190,7 @@ words! {
     Rpc: "rpc" [] Both, "program, version, procedure of a call of SunRPC";
     TlsVersion: "tls.version" [] Suricata, "version of TLS";
     SslVersion: "ssl_version" [] Both, "versions, alternatives with commas";
+    DceInterface: "dcerpc.iface" ["dce_iface"] Both, "interface of a call of DCE/RPC that its server has accepted: UUID, and version (`=`, `!`, `<`, `>`); `any_frag` means nothing, as all fragments are of their call";
     SslState: "ssl_state" [] Both, "state of the handshake, alternatives with a bar or commas";
     Requires: "requires" [] Suricata, "versions of the language (this is 8.0), keywords, features (none has a name); a rule that requires others is rejected";
     Alert: "alert" [] Suricata, "an alert when it matches, also of a rule with the action `pass`";
@@ -229,6 +230,7 @@ pub const SNORT_BUFFERS: &[(&str, Buffer)] = &[
     ("http_stat_msg", Buffer::HttpStatusMessage),
     ("http_raw_request", Buffer::HttpRequestLine),
     ("http_raw_status", Buffer::HttpResponseLine),
+    ("dce_stub_data", Buffer::DcerpcStub),
 ];
 
 /// Keywords that decide nothing about a match here: the rule is loaded, and a note says what is not done.
@@ -270,12 +272,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("react", "no answers are sent"),
     ("resp", "no answers are sent"),
     ("stream_reassemble", "rules do not change reassembly"),
-    ("dce_iface", "calls of DCE/RPC are not parsed"),
-    ("dce_opnum", "calls of DCE/RPC are not parsed"),
-    ("dce_stub_data", "calls of DCE/RPC are not parsed"),
-    ("dcerpc.iface", "calls of DCE/RPC are not parsed"),
-    ("dcerpc.opnum", "calls of DCE/RPC are not parsed"),
-    ("dcerpc.stub_data", "calls of DCE/RPC are not parsed"),
     ("sip_method", "keyword of Snort; `sip.method` is the buffer"),
     (
         "sip_header",
@@ -358,6 +354,7 @@ fn value(written: Written) -> String {
     match written {
         Written::Number([]) => "number".to_owned(),
         Written::Number(known) => format!("number, or {}", names(known)),
+        Written::List => "numbers and ranges with commas between them".to_owned(),
         Written::Word(known) => names(known),
         Written::Flags(known) => format!("some of {}", names(known)),
         Written::Date => "date".to_owned(),

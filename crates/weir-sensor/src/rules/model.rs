@@ -570,7 +570,7 @@ pub struct Read {
     pub little: bool,
     /// As text in this base.
     pub string: Option<u32>,
-    /// As the DCE/RPC header says.
+    /// In the order that the header of a DCE/RPC call says of its arguments; of other bytes: big-endian.
     pub dce: bool,
     /// `bitmask`, applied and shifted to its lowest bit.
     pub bitmask: Option<u32>,

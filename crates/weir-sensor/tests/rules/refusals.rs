@@ -124,7 +124,7 @@ fn refusals_point_at_what_they_are_about() {
         (TCP, "ttl:300;", "300", Kind::Value),
         (TCP, "byte_test:9,>,1,0;", "9", Kind::Value),
         (TCP, "byte_test:4,=>,1,0;", "=>", Kind::Value),
-        (TCP, "byte_jump:4,0,dce;", "dce", Kind::Unsupported),
+        (TCP, "byte_jump:4,0,dce,big;", "4,0,dce,big", Kind::Conflict),
         (TCP, "tcp.mss:&0xf0=1;", "1", Kind::Value),
         (TCP, "tcp.mss:&0xf0;", "&0xf0", Kind::Syntax),
         (TCP, "dsize:>64KiB;", "64", Kind::Value),
@@ -330,7 +330,7 @@ fn refusals_point_at_what_they_are_about() {
             Kind::Conflict,
         ),
         ("http.uri;", "http.uri", Kind::Unknown),
-        ("dce_iface:uuid 1;", "dce_iface", Kind::Unsupported),
+        ("dce_iface:uuid 1;", "1", Kind::Value),
         ("http_header:field x,size 3;", "size 3", Kind::Unsupported),
     ];
     for (options, marked, kind) in snort {

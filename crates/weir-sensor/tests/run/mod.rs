@@ -3,6 +3,7 @@
 mod bed;
 mod caps;
 mod datagrams;
+mod dcerpc;
 mod defects;
 mod encrypted;
 mod events;

@@ -25,7 +25,7 @@ use self::names::{
     DISPOSITIONS, command_name, control_name, dialect, dos_status, identifier, seconds, status_name,
 };
 use self::ntlm::{Ntlm, ntlm};
-use self::rpc::{accepted, dcerpc_of, is_rpc, stub};
+use self::rpc::{Calls, asked, is_rpc};
 use super::names::App;
 use super::probe::{Certainty, First, Look, StreamProbe, prefixed};
 use super::protocol::{Fact, Parser, Protocol};
@@ -53,6 +53,8 @@ const RPC: usize = 24;
 
 pub(super) const SMB: Protocol = Protocol {
     app: App::Smb,
+    // Calls are also carried by its pipes.
+    aliases: &["dcerpc"],
     services: &["netbios-ssn", "cifs"],
     stream: Some(StreamProbe::new(Certainty::Sure, stream)),
     parser: Some(|start| Box::new(Smb::new(start.asked))),
@@ -111,8 +113,7 @@ pub(super) struct Smb {
     dialect: String,
     /// Dialects that a client of version 1 offered, for the log.
     offered: Vec<Vec<u8>>,
-    /// Interfaces of DCE/RPC that the client asked for last, for the log.
-    interfaces: Vec<serde_json::Value>,
+    calls: Calls,
 }
 
 /// A share that is used.
@@ -148,7 +149,7 @@ impl Smb {
             files: Files::default(),
             dialect: String::new(),
             offered: Vec::new(),
-            interfaces: Vec::new(),
+            calls: Calls::default(),
         }
     }
 
@@ -220,10 +221,17 @@ impl Smb {
             }
             None => MOST_MESSAGE,
         };
-        let looked_at = looked_at.min(MOST_MESSAGE).min(length);
-        let Some(message) = bytes.get(..looked_at) else {
+        let mut looked_at = looked_at.min(MOST_MESSAGE).min(length);
+        let Some(mut message) = bytes.get(..looked_at) else {
             return 0;
         };
+        if part.is_some_and(|(p, known)| !known && is_rpc(message, p.at)) {
+            looked_at = MOST_MESSAGE.min(length);
+            let Some(whole) = bytes.get(..looked_at) else {
+                return 0;
+            };
+            message = whole;
+        }
         let part = part.map(|p| p.0).filter(|p| p.at <= looked_at);
         let found = if begun < MOST_COMPOUND {
             self.message(d, message, (part, length), time, out)
@@ -330,7 +338,8 @@ impl Smb {
             time,
         };
         // Of a share that is known to have files, what looks like DCE/RPC is none.
-        let rpc = dcerpc_of(m).filter(|_| share.is_none_or(|t| t.is_pipe));
+        let may_call = share.is_none_or(|t| t.is_pipe);
+        let rpc = asked(m).filter(|_| may_call && !m.response);
         let mut content = None;
         match (m.version, m.command) {
             _ if m.response => {
@@ -341,7 +350,12 @@ impl Smb {
                 self.answer(d, m, out);
                 return content;
             }
-            (2, 8) | (1, 0x2e) => self.files.asked(m),
+            (2, 8) | (1, 0x2e) => {
+                self.files.asked(m);
+                if may_call {
+                    self.calls.reads(m);
+                }
+            }
             (2, 9) | (1, 0x2f | 0x0b) => {
                 if let Some(part) = part.filter(|_| rpc.is_none()) {
                     content = self.files.written(m, part, &said, out);
@@ -359,6 +373,9 @@ impl Smb {
             matches!(m.command, 0x2e | 0x2f | 0x2b)
         };
         if bulk && rpc.is_none() {
+            return content;
+        }
+        if rpc.as_ref().is_some_and(|r| self.calls.goes_on(r, &w, out)) {
             return content;
         }
         let t = out.begin(&KIND, time);
@@ -442,8 +459,9 @@ impl Smb {
             }
             _ => {}
         }
+        let (mut more, mut given_up) = (false, None);
         if let Some(rpc) = rpc {
-            rpc.note(t, &w, &mut self.interfaces);
+            (more, given_up) = self.calls.begin(&rpc, t, &w);
         } else if w.records
             && (m.version, m.command) == (2, 11)
             && let Some(name) = le32(m.body, 4).and_then(control_name)
@@ -451,6 +469,11 @@ impl Smb {
             t.record.insert("function".into(), name.into());
         }
         t.finish_side(ToServer);
+        // The arguments of a call may come in several messages.
+        *ToServer.of_mut(&mut t.complete) = !more;
+        if let Some(t) = given_up.and_then(|id| out.find(id)) {
+            t.finish();
+        }
         if self.pending.len() >= MOST_PENDING
             && let Some((_, old, _)) = self.pending.pop_front()
             && let Some(t) = out.find(old)
@@ -475,6 +498,15 @@ impl Smb {
             _ => None,
         };
         if is_pending(m) {
+            return;
+        }
+        if matches!((m.version, m.command), (2, 8) | (1, 0x2e)) {
+            if let Some(id) = self.calls.answered(m, None, &w, out) {
+                self.calls.forget(id);
+                if let Some(t) = out.find(id) {
+                    t.finish();
+                }
+            }
             return;
         }
         // A server may answer the old question in the new way.
@@ -503,6 +535,13 @@ impl Smb {
         if matches!((m.version, m.command), (2, 5) | (1, 0xa2)) {
             self.files.opened(m, &w, out);
         }
+        // What was written to a pipe is answered by what is read of it; an error is an answer, too.
+        let calls = matches!((m.version, m.command), (2, 11) | (1, 0x25))
+            .then(|| self.calls.answered(m, Some(id), &w, out))
+            .flatten();
+        if calls.is_some() || !matches!(m.status, 0 | 0x8000_0005) {
+            self.calls.forget(id);
+        }
         let Some(t) = out.find(id) else {
             return;
         };
@@ -529,7 +568,11 @@ impl Smb {
                 answered_before(r, m);
             }
         }
+        if self.calls.waits(id) {
+            return;
+        }
         // More processing required: the same exchange goes on in requests of their own.
+        t.finish_side(ToServer);
         t.finish_side(d);
     }
 }
@@ -626,33 +669,6 @@ fn answered(r: &mut Record, m: &Message<'_>) {
             let id = b.get(64..80).filter(|_| good).map(identifier);
             r.insert("fuid".into(), id.unwrap_or_default().into());
         }
-        11 if good => {
-            // The answer of a pipe is that of its DCE/RPC.
-            let data = le32(b, 32).and_then(|at| m.all.get(at as usize..));
-            let (Some(data), Some(rpc)) = (data, r.get_mut("dcerpc")) else {
-                return;
-            };
-            let Some(rpc) = rpc.as_object_mut().filter(|_| data.first() == Some(&5)) else {
-                return;
-            };
-            let name = match data.get(2) {
-                Some(2) => "RESPONSE",
-                Some(3) => "FAULT",
-                Some(12) => "BINDACK",
-                Some(13) => "BINDNAK",
-                Some(15) => "ALTER_CONTEXT_RESP",
-                _ => return,
-            };
-            rpc.insert("response".into(), name.into());
-            if name == "BINDACK"
-                && let Some(serde_json::Value::Array(list)) = rpc.get_mut("interfaces")
-            {
-                accepted(list, data);
-            }
-            if name == "RESPONSE" {
-                rpc.insert("res".into(), stub(data).into());
-            }
-        }
         _ => {}
     }
 }
@@ -708,7 +724,9 @@ impl Parser for Smb {
     fn end(&mut self, d: Direction, out: &mut Transactions) {
         self.files.end_stream(d, &self.wanted, out);
         if d == ToClient {
-            for (_, id, _) in std::mem::take(&mut self.pending) {
+            let pending = std::mem::take(&mut self.pending);
+            let pending = pending.into_iter().map(|p| p.1);
+            for id in pending.chain(self.calls.give_up()) {
                 if let Some(t) = out.find(id) {
                     t.finish();
                 }
@@ -729,6 +747,6 @@ impl Parser for Smb {
             .map(|t| t.path.capacity() + size_of::<Tree>())
             .sum::<usize>();
         let halves = half(&self.halves[0]) + half(&self.halves[1]);
-        size_of::<Smb>() + halves + names + trees + self.files.memory()
+        size_of::<Smb>() + halves + names + trees + self.files.memory() + self.calls.memory()
     }
 }

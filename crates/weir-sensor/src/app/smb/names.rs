@@ -176,18 +176,6 @@ pub(super) fn identifier(b: &[u8]) -> String {
     )
 }
 
-/// The identifier of an interface of DCE/RPC.
-pub(super) fn uuid(b: &[u8]) -> String {
-    format!(
-        "{}-{}-{}-{}-{}",
-        swapped(&b[0..4]),
-        swapped(&b[4..6]),
-        swapped(&b[6..8]),
-        hex(&b[8..10]),
-        hex(&b[10..16])
-    )
-}
-
 /// A number whose last byte comes first.
 fn swapped(b: &[u8]) -> String {
     let number: Vec<u8> = b.iter().rev().copied().collect();

@@ -120,6 +120,7 @@ fn binds_controls_and_what_comes_later() {
         body.extend_from_slice(&120u32.to_le_bytes());
         body.resize(32, 0);
         body.extend_from_slice(&120u32.to_le_bytes());
+        body.extend_from_slice(&(data.len() as u32).to_le_bytes());
         body.resize(56, 0);
         body.extend_from_slice(data);
         second(11, response, number, 5, &body)
@@ -168,6 +169,65 @@ fn binds_controls_and_what_comes_later() {
     );
     assert_eq!(t[1].record["function"], "FSCTL_PIPE_WAIT");
     assert_eq!((t.len(), t[2].record.get("status")), (3, None));
+}
+
+/// A call of an accepted interface is written to a pipe; its answer is read in two pieces.
+#[test]
+fn calls_are_answered_by_what_is_read_of_their_pipe() {
+    let pdu = |kind: u8, length: u8, rest: &[u8]| {
+        let head = [5, 0, kind, 3, 0x10, 0, 0, 0, length, 0, 0, 0, 7, 0, 0, 0];
+        [&head[..], rest].concat()
+    };
+    let offered = [&[2, 0, 1, 0][..], &[7; 16], &[3, 0, 0, 0], &[8; 20]].concat();
+    let bind = pdu(11, 72, &[&[0; 8][..], &[1, 0, 0, 0], &offered].concat());
+    let taken = [&[0; 8][..], &[3, 0, b'p', b'i', 0], &[0; 3], &[1, 0, 0, 0]].concat();
+    let taken = pdu(12, 60, &[&taken[..], &[0; 24]].concat());
+    let call = pdu(0, 28, &[0, 0, 0, 0, 2, 0, 15, 0, b'a', b's', b'k', b's']);
+    let answer = pdu(2, 31, b"\0\0\0\0\0\0\0\0answers");
+    let begin = [connect(1, "\\\\h\\IPC$"), create(2, "srvsvc")].concat();
+    let begun = [second(3, true, 1, 5, &[16, 0, 2, 0]), created(2, ID)].concat();
+    let parts = [
+        (ToServer, begin),
+        (ToClient, begun),
+        (
+            ToServer,
+            [write(3, ID, 0, &bind), read(4, ID, 0, 99)].concat(),
+        ),
+        (
+            ToClient,
+            [second(9, true, 3, 5, &[0; 16]), told(4, &taken)].concat(),
+        ),
+        (
+            ToServer,
+            [write(5, ID, 0, &call), read(6, ID, 0, 26)].concat(),
+        ),
+        (
+            ToClient,
+            [second(9, true, 5, 5, &[0; 16]), told(6, &answer[..26])].concat(),
+        ),
+        (ToServer, read(7, ID, 0, 99)),
+        (ToClient, told(7, &answer[26..])),
+    ];
+    let parts: Vec<_> = parts.iter().map(|(d, b)| (*d, &b[..])).collect();
+    let c = converse_all(&parts, Ports::default());
+    let live: Vec<_> = c.transactions.live.iter().collect();
+    let [.., bound, called] = live[..] else {
+        panic!("{} transactions", live.len());
+    };
+    assert_eq!(bound.record["dcerpc"]["response"], "BINDACK");
+    assert_eq!(bound.record["dcerpc"]["interfaces"][0]["ack_result"], 0);
+    let stub = |d| called.get(Buffer::DcerpcStub, d).next().map(<[u8]>::to_vec);
+    assert_eq!(stub(ToServer).unwrap(), b"asks");
+    assert_eq!(stub(ToClient).unwrap(), b"answers");
+    assert_eq!(called.facts("dcerpc.iface.version").next(), Some(3));
+    let rpc = &called.record["dcerpc"];
+    assert_eq!(
+        (&rpc["response"], &rpc["opnum"]),
+        (&"RESPONSE".into(), &15.into())
+    );
+    assert_eq!(rpc["res"]["stub_data_size"], 7);
+    assert_eq!(rpc["interfaces"][0]["version"], "3.0");
+    assert!(called.done);
 }
 
 /// A message of the first version: words, then bytes. Its status is one of DOS, its text of one-byte characters.

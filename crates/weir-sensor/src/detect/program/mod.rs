@@ -51,6 +51,8 @@ pub(super) struct Scratch {
     memos: Vec<Vec<Memo>>,
     /// A limit was reached since this was last cleared.
     pub(super) gave_up: bool,
+    /// What is inspected are arguments of a DCE/RPC call in little-endian order.
+    pub(super) little: bool,
     /// Nothing is remembered: what is decided so must be the same.
     #[cfg(test)]
     forget: bool,
@@ -171,12 +173,21 @@ struct Search {
     after: After,
 }
 
+/// Which byte of a number comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Big,
+    Little,
+    /// As the call says whose arguments are inspected.
+    Call,
+}
+
 #[derive(Debug, PartialEq, Eq)]
 struct Get {
     bytes: Value,
     offset: Value,
     relative: bool,
-    little: bool,
+    order: Order,
     string: Option<u32>,
     bitmask: Option<u32>,
 }
@@ -250,14 +261,16 @@ impl Builder<'_> {
     }
 
     fn get(&self, read: &Read) -> Result<Get, String> {
-        if read.dce {
-            return Err("the byte order of a DCE/RPC header (`dce`) is not known here".into());
-        }
+        let order = match (read.dce, read.little) {
+            (true, _) => Order::Call,
+            (false, true) => Order::Little,
+            (false, false) => Order::Big,
+        };
         Ok(Get {
             bytes: self.value(&read.bytes)?,
             offset: self.value(&read.offset)?,
             relative: read.relative,
-            little: read.little,
+            order,
             string: read.string,
             bitmask: read.bitmask,
         })

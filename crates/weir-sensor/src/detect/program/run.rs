@@ -6,7 +6,8 @@ use crate::rules::{Anchoring, Expression, Found, MathOperator, NotFound, TestOpe
 use super::super::in_range;
 use super::memo::Memo;
 use super::{
-    Extract, Find, Get, Jump, Math, OverBudget, Scratch, Search, Step, Subject, VARIABLES, Value,
+    Extract, Find, Get, Jump, Math, Order, OverBudget, Scratch, Search, Step, Subject, VARIABLES,
+    Value,
 };
 
 /// Bytes of a capture that are kept.
@@ -689,7 +690,12 @@ impl<'a, 'b> Run<'a, 'b> {
             None if count > 8 => return None,
             None => {
                 let fold = |n: u64, b: &u8| n << 8 | u64::from(*b);
-                i128::from(if get.little {
+                let little = match get.order {
+                    Order::Big => false,
+                    Order::Little => true,
+                    Order::Call => self.scratch.little,
+                };
+                i128::from(if little {
                     digits.iter().rev().fold(0, fold)
                 } else {
                     digits.iter().fold(0, fold)

@@ -298,6 +298,7 @@ pub(super) fn option<'a>(
             let known = &["sslv2", "sslv3", "tls1.0", "tls1.1", "tls1.2", "tls1.3"];
             alternatives(draft, "ssl_version", opt.need()?, known)?;
         }
+        Word::DceInterface => record::interface(draft, opt)?,
         Word::SslState => {
             let known = &[
                 "client_hello",

@@ -1,10 +1,11 @@
 //! Conditions on the record of a transaction: versions, states, numbers.
 
+use crate::app::dcerpc::pdu::{INTERFACE_HIGH, INTERFACE_LOW, INTERFACE_VERSION};
 use crate::app::{Fact, Written};
 use crate::rules::model::PacketCondition;
 use crate::rules::parse::Draft;
 use crate::rules::problem::{Kind, Parsed};
-use crate::rules::scan::Opt;
+use crate::rules::scan::{Opt, commas};
 use crate::rules::text::Text;
 use crate::rules::values::range;
 
@@ -46,6 +47,7 @@ pub(super) fn alternatives(
 pub(in crate::rules) fn fact<'a>(draft: &mut Draft<'a>, fact: &Fact, opt: Opt<'a>) -> Parsed<()> {
     match fact.written {
         Written::Number(names) => number_record(draft, fact.name(), opt, names)?,
+        Written::List => list_record(draft, fact.name(), opt)?,
         Written::Word(known) => word_record(draft, fact.name(), opt, known)?,
         Written::Flags(known) => flag_record(draft, fact.name(), opt, known)?,
         Written::Date => date_record(draft, fact.name(), opt)?,
@@ -81,6 +83,68 @@ fn number_record<'a>(
         mask => format!("&{mask}={}", span.low),
     };
     record(draft, keyword, written, span.negated);
+    Ok(())
+}
+
+/// Numbers of a transaction's record with commas between them: one of them. `a-b` has its ends.
+fn list_record<'a>(draft: &mut Draft<'a>, keyword: &str, opt: Opt<'a>) -> Parsed<()> {
+    let top = i64::from(u32::MAX);
+    let (value, negated) = opt.need()?.unquoted()?.negation();
+    let mut spans = Vec::new();
+    for part in value.split(b',') {
+        let part = part.trim();
+        let (low, high) = if let Some(rest) = part.strip("<") {
+            (0, rest.trim().number(1, top)? - 1)
+        } else if let Some(rest) = part.strip(">") {
+            (rest.trim().number(0, top)? + 1, top)
+        } else if let Some((low, high)) = part.cut(b'-') {
+            (low.trim().number(0, top)?, high.trim().number(0, top)?)
+        } else {
+            let exactly = part.number(0, top)?;
+            (exactly, exactly)
+        };
+        if low > high {
+            return Err(part.fail(Kind::Value, "no number is in this range"));
+        }
+        spans.push(format!("{low}-{high}"));
+    }
+    record(draft, keyword, spans.join(","), negated);
+    Ok(())
+}
+
+/// `dcerpc.iface`: a UUID, and which versions of it. In Snort's dialect the words `uuid` and `version` may stand in front.
+pub(super) fn interface<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
+    let mut parts = commas(opt.need()?.unquoted()?).into_iter();
+    let Some(first) = parts.next() else {
+        return Err(opt.whole.fail(Kind::Syntax, "a UUID is expected"));
+    };
+    let first = first.strip("uuid ").unwrap_or(first).trim();
+    let wrong = || first.fail(Kind::Value, "a UUID is 8-4-4-4-12 hexadecimal digits");
+    let lengths = first
+        .split(b'-')
+        .iter()
+        .map(|p| p.len())
+        .collect::<Vec<_>>();
+    if lengths != [8, 4, 4, 4, 12] {
+        return Err(wrong());
+    }
+    let digits: String = first.lossy().split('-').collect();
+    let number = u128::from_str_radix(&digits, 16).map_err(|_| wrong())?;
+    for (name, half) in [
+        (INTERFACE_HIGH, (number >> 64) as u64),
+        (INTERFACE_LOW, number as u64),
+    ] {
+        record(draft, name, half.to_string(), false);
+    }
+    for part in parts {
+        if part.is("any_frag") {
+            continue;
+        }
+        let version = part.strip("version ").unwrap_or(part).trim();
+        let span = range(version, u64::from(u16::MAX), draft.dialect)?;
+        let written = format!("{}-{}", span.low, span.high);
+        record(draft, INTERFACE_VERSION, written, span.negated);
+    }
     Ok(())
 }
 
