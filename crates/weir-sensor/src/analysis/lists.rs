@@ -62,6 +62,7 @@ pub(super) fn place(condition: &PacketCondition) -> Place {
         PacketCondition::Event(_) => Place::Event,
         PacketCondition::AppEvent(..)
         | PacketCondition::Record(..)
+        | PacketCondition::Placed(..)
         | PacketCondition::FileSize(_)
         | PacketCondition::FileSum(..)
         | PacketCondition::CertificateValid(_)

@@ -4,6 +4,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
+mod ber;
 mod bytes;
 mod conversation;
 pub(crate) mod dcerpc;
@@ -12,6 +13,7 @@ mod digest;
 pub(crate) mod dns;
 mod ftp;
 mod http;
+mod ldap;
 mod lines;
 mod mail;
 mod mime;
@@ -40,7 +42,9 @@ pub use digest::Sums;
 pub use http::{HttpWanted, Invalid, PathRules};
 pub use names::App;
 pub use probe::{Ports, Recognized};
-pub use protocol::{Carrier, Fact, NewParser, Parser, Protocol, Start, Written, both_counter};
+pub use protocol::{
+    Carrier, Fact, NewParser, Parser, Protocol, Start, UNTOLD, Written, both_counter,
+};
 pub use recognize::Recognizer;
 pub use transaction::{
     Change, Expected, File, MOST_LIVE, Stage, TOO_MANY, Transaction, Transactions,
@@ -73,7 +77,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     rfb::RFB,
     recognized::TELNET,
     recognized::RDP,
-    recognized::LDAP,
+    ldap::LDAP,
     mqtt::MQTT,
     recognized::KRB5,
     recognized::NFS,

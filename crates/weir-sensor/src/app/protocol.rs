@@ -153,6 +153,8 @@ pub struct Fact {
     pub fact: Option<&'static str>,
     /// How the number is written.
     pub written: Written,
+    /// It is of the client's turn, and of nothing that the server says.
+    pub request: bool,
     /// It is known when the server's turn is over, and not before.
     pub answer: bool,
     /// What it is, for docs/sensor-rules.md.
@@ -166,6 +168,7 @@ impl Fact {
         aliases: &[],
         fact: None,
         written: Written::Number(&[]),
+        request: false,
         answer: false,
         what: "",
     };
@@ -176,6 +179,9 @@ impl Fact {
     }
 }
 
+/// The number of something that does not tell one: it keeps the place of it among others.
+pub const UNTOLD: u64 = u64::MAX;
+
 /// How rules write a number.
 #[derive(Clone, Copy, Debug)]
 pub enum Written {
@@ -183,6 +189,8 @@ pub enum Written {
     Number(&'static [(&'static str, u64)]),
     /// Numbers and ranges with commas between them: one of them.
     List,
+    /// Exact, a range, or one of these names; behind a comma which of several numbers it is about: its place, from the end if it is negative, `any` or `all`.
+    Placed(&'static [(&'static str, u64)]),
     /// One of these words.
     Word(&'static [(&'static str, u64)]),
     /// Bits by name, with commas between them: all of them are set in one number, and none of those with `!`.

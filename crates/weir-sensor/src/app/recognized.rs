@@ -53,41 +53,6 @@ fn is_tpkt(first: &First<'_>) -> bool {
     first.at(0) == Some(3) && first.at(1).is_none_or(|b| b == 0)
 }
 
-/// LDAP: a sequence, the number of the message, what is asked or answered.
-pub(super) const LDAP: Protocol = Protocol {
-    app: App::Ldap,
-    carrier: Carrier::Both,
-    stream: claiming(ldap, |first| first.at(0) == Some(0x30)),
-    ..Protocol::NONE
-};
-
-fn ldap(first: &First<'_>) -> Look {
-    if first.at(0) != Some(0x30) {
-        return Look::No;
-    }
-    let at = match first.at(1) {
-        Some(n @ 0x81..=0x84) => 2 + usize::from(n - 0x80),
-        Some(n) if n < 0x80 => 2,
-        Some(_) => return Look::No,
-        None => return Look::Maybe,
-    };
-    let length = match (first.at(at), first.at(at + 1)) {
-        (Some(2), Some(n @ 1..=4)) => usize::from(n),
-        (Some(_), Some(_)) => return Look::No,
-        _ => return Look::Maybe,
-    };
-    let known: &[u8] = match first.is_server() {
-        true => &[
-            0x61, 0x64, 0x65, 0x67, 0x69, 0x6b, 0x6d, 0x6f, 0x73, 0x78, 0x79,
-        ],
-        false => &[0x42, 0x60, 0x63, 0x66, 0x68, 0x4a, 0x6c, 0x6e, 0x50, 0x77],
-    };
-    match first.at(at + 2 + length) {
-        Some(what) => when(known.contains(&what)),
-        None => Look::Maybe,
-    }
-}
-
 /// Kerberos: a tag of ASN.1, on its own port.
 pub(super) const KRB5: Protocol = Protocol {
     app: App::Krb5,

@@ -1,5 +1,6 @@
 //! SNMP: version, community or user, type of the PDU and names of its variables, where they are in clear; and whether a datagram is SNMP at all.
 
+use super::ber::element;
 use super::names::App;
 use super::protocol::{Carrier, Fact, Log, Parser, Protocol, Written};
 use super::text::text;
@@ -95,25 +96,25 @@ struct Message<'a> {
 }
 
 fn parse(bytes: &[u8]) -> Option<Message<'_>> {
-    let (0x30, message, _) = tlv(bytes)? else {
+    let (0x30, message, _) = element(bytes)? else {
         return None;
     };
-    let (2, version, rest) = tlv(message)? else {
+    let (2, version, rest) = element(message)? else {
         return None;
     };
     let [version @ (0 | 1 | 3)] = *version else {
         return None;
     };
-    let (tag, second, rest) = tlv(rest)?;
+    let (tag, second, rest) = element(rest)?;
     match (version, tag) {
         (3, 0x30) => {
             let user = user(rest);
             // In clear it is a sequence: engine, context, PDU.
-            let scoped = tlv(rest).and_then(|(_, _, data)| match tlv(data)? {
+            let scoped = element(rest).and_then(|(_, _, data)| match element(data)? {
                 (0x30, scoped, _) => Some(scoped),
                 _ => None,
             });
-            let pdu = scoped.and_then(|s| tlv(tlv(tlv(s)?.2)?.2));
+            let pdu = scoped.and_then(|s| element(element(element(s)?.2)?.2));
             Some(Message {
                 version: 3,
                 community: None,
@@ -124,7 +125,7 @@ fn parse(bytes: &[u8]) -> Option<Message<'_>> {
         }
         (0 | 1, 4) => {
             let kind = *rest.first()?;
-            let pdu = tlv(rest).map_or(&[][..], |(_, inside, _)| inside);
+            let pdu = element(rest).map_or(&[][..], |(_, inside, _)| inside);
             matches!(kind, 0xa0..=0xa8).then_some(Message {
                 version: version + 1,
                 community: Some(second),
@@ -139,16 +140,16 @@ fn parse(bytes: &[u8]) -> Option<Message<'_>> {
 
 /// The name in the security parameters of version 3: the fourth of their fields.
 fn user(rest: &[u8]) -> Option<&[u8]> {
-    let (4, parameters, _) = tlv(rest)? else {
+    let (4, parameters, _) = element(rest)? else {
         return None;
     };
-    let (0x30, mut fields, _) = tlv(parameters)? else {
+    let (0x30, mut fields, _) = element(parameters)? else {
         return None;
     };
     for _ in 0..3 {
-        fields = tlv(fields)?.2;
+        fields = element(fields)?.2;
     }
-    match tlv(fields)? {
+    match element(fields)? {
         (4, name, _) => Some(name),
         _ => None,
     }
@@ -159,8 +160,8 @@ fn trap_kind(message: &Message<'_>) -> Option<u64> {
     if message.kind != Some(4) {
         return None;
     }
-    let address = tlv(message.pdu)?.2;
-    let (2, kind, _) = tlv(tlv(address)?.2)? else {
+    let address = element(message.pdu)?.2;
+    let (2, kind, _) = element(element(address)?.2)? else {
         return None;
     };
     kind.iter()
@@ -171,18 +172,18 @@ fn trap_kind(message: &Message<'_>) -> Option<u64> {
 fn variables(pdu: &[u8]) -> Option<Vec<String>> {
     let mut rest = pdu;
     for _ in 0..3 {
-        rest = tlv(rest)?.2;
+        rest = element(rest)?.2;
     }
     listed(rest)
 }
 
 fn listed(rest: &[u8]) -> Option<Vec<String>> {
-    let (0x30, mut list, _) = tlv(rest)? else {
+    let (0x30, mut list, _) = element(rest)? else {
         return None;
     };
     let mut names = Vec::new();
-    while let (Some((0x30, pair, after)), true) = (tlv(list), names.len() < MOST_VARIABLES) {
-        let (6, oid, _) = tlv(pair)? else {
+    while let (Some((0x30, pair, after)), true) = (element(list), names.len() < MOST_VARIABLES) {
+        let (6, oid, _) = element(pair)? else {
             return None;
         };
         names.push(dotted(oid));
@@ -201,15 +202,15 @@ struct Trap<'a> {
 }
 
 fn trap(pdu: &[u8]) -> Option<Trap<'_>> {
-    let (6, oid, rest) = tlv(pdu)? else {
+    let (6, oid, rest) = element(pdu)? else {
         return None;
     };
-    let (_, address, rest) = tlv(rest)?;
-    let (2, number, rest) = tlv(rest)? else {
+    let (_, address, rest) = element(rest)?;
+    let (2, number, rest) = element(rest)? else {
         return None;
     };
     // A number of its own, and the time.
-    let rest = tlv(tlv(rest)?.2)?.2;
+    let rest = element(element(rest)?.2)?.2;
     Some(Trap {
         enterprise: dotted(oid),
         address: <[u8; 4]>::try_from(address).ok().map(Into::into),
@@ -252,23 +253,6 @@ fn kind_name(kind: u8) -> &'static str {
 fn name_of(names: &[(&'static str, u64)], number: u64) -> Option<&'static str> {
     let mut all = names.iter();
     all.find(|(_, n)| *n == number).map(|(name, _)| *name)
-}
-
-/// Tag, content and what follows of one element of ASN.1.
-fn tlv(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        0x81..=0x83 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            let length = digits.iter().fold(0, |l, b| l << 8 | usize::from(*b));
-            (length, rest)
-        }
-        _ => return None,
-    };
-    let (inside, rest) = rest.split_at_checked(length)?;
-    Some((tag, inside, rest))
 }
 
 fn looks_like(bytes: &[u8]) -> bool {

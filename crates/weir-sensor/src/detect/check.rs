@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::app::{App, Transaction};
+use crate::app::{App, Transaction, UNTOLD};
 use crate::buffer::Buffer;
 use crate::event::{Event, Events};
 use crate::packet::{Direction, Ip, Packet, Tcp, Transport};
 use crate::rules::{
-    BitsMode, Hook, PacketCondition, Range, Reputation, Spoken, Stage, StreamSide, VlanLayer,
+    BitsMode, Hook, PacketCondition, Range, Reputation, Spoken, Stage, StreamSide, VlanLayer, Which,
 };
 
 use super::{FlowView, in_range};
@@ -123,6 +123,7 @@ impl Check {
                     | PacketCondition::FlowPackets(..)
                     | PacketCondition::FlowBytes(..)
                     | PacketCondition::CertificateValid(_)
+                    | PacketCondition::Placed(..)
                     | PacketCondition::FileSize(_)
                     | PacketCondition::FileSum(..)
                     | PacketCondition::Application(..)
@@ -147,6 +148,7 @@ impl Check {
                 | Check::Bounce
                 | Check::Plain(
                     PacketCondition::CertificateValid(_)
+                        | PacketCondition::Placed(..)
                         | PacketCondition::FileSize(_)
                         | PacketCondition::FileSum(..)
                         | PacketCondition::Hook(Hook::Reached(..))
@@ -342,6 +344,25 @@ impl Check {
             PacketCondition::IcmpCode(r) => number(r, u64::from(icmp(scene)?.1)),
             PacketCondition::IcmpId(n) => Some(icmp(scene)?.2?.0 == *n),
             PacketCondition::IcmpSequence(n) => Some(icmp(scene)?.2?.1 == *n),
+            PacketCondition::Placed(name, range, which) => {
+                let told = |n: u64| n != UNTOLD && in_range(range, n);
+                let transaction = scene.transaction?;
+                let mut values = transaction.facts(name);
+                Some(match which {
+                    Which::Any => values.any(told),
+                    Which::All => {
+                        let mut values = values.peekable();
+                        values.peek().is_some() && values.all(told)
+                    }
+                    Which::At(place) => {
+                        let count = values.count() as i64;
+                        let place = i64::from(*place);
+                        let place = if place < 0 { count + place } else { place };
+                        let place = usize::try_from(place).ok()?;
+                        told(transaction.facts(name).nth(place)?)
+                    }
+                })
+            }
             PacketCondition::SameAddress => {
                 let ip = scene.packet?.ip.as_ref()?;
                 Some(ip.source == ip.destination)

@@ -354,6 +354,10 @@ fn value(written: Written) -> String {
     match written {
         Written::Number([]) => "number".to_owned(),
         Written::Number(known) => format!("number, or {}", names(known)),
+        Written::Placed(known) => format!(
+            "number, or {}; behind a comma `any`, `all`, or the place of the response, from the end if negative",
+            names(known)
+        ),
         Written::List => "numbers and ranges with commas between them".to_owned(),
         Written::Word(known) => names(known),
         Written::Flags(known) => format!("some of {}", names(known)),

@@ -794,6 +794,8 @@ pub enum PacketCondition {
     /// A number of a transaction ([`crate::app::Fact`], versions and states of TLS): its name and value (alternatives are joined by `|`, in lower case; empty:
     /// none is written), not negated unless `true`.
     Record(String, String, bool),
+    /// A number that a transaction has several of ([`crate::app::Written::Placed`]): its name, the number, and which of them.
+    Placed(String, Range, Which),
     /// `iprep`: which side, category, operator and value.
     Reputation {
         /// `src`, `dst`, `any`, `both`.
@@ -840,6 +842,17 @@ pub enum VlanLayer {
     All,
     /// This one; below 0 from the innermost.
     At(i8),
+}
+
+/// Which of several numbers of a transaction a condition is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// One of them.
+    Any,
+    /// All of them, of which there is one at least.
+    All,
+    /// The one at this place, from 0; below 0: from the end.
+    At(i32),
 }
 
 /// Which of the protocols that a flow is told to be `app-layer-protocol` is about.

@@ -3,6 +3,7 @@
 use weir_sensor::matcher;
 
 use super::bed::{CLIENT, How, SERVER, Tape, counts, sense_tape};
+use super::schema::hold;
 
 fn pdu(kind: u8, flags: u8, call: u8, body: &[u8]) -> Vec<u8> {
     let length = 16 + body.len() as u8;
@@ -79,6 +80,7 @@ fn calls_are_told_by_interface_operation_and_arguments() {
 #[test]
 fn a_call_and_its_answer_are_one_record() {
     let left = sense_tape(&session(), &How::rules(""));
+    hold(left.eve.iter());
     let records = left.of("dcerpc");
     let said: Vec<_> = records
         .iter()

@@ -11,6 +11,7 @@ mod fuzzed;
 mod hostile;
 mod language;
 mod layers;
+mod ldap;
 mod logs;
 mod mail;
 mod mqtt;

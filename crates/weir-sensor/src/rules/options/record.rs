@@ -2,7 +2,7 @@
 
 use crate::app::dcerpc::pdu::{INTERFACE_HIGH, INTERFACE_LOW, INTERFACE_VERSION};
 use crate::app::{Fact, Written};
-use crate::rules::model::PacketCondition;
+use crate::rules::model::{PacketCondition, Range, Which};
 use crate::rules::parse::Draft;
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
@@ -47,6 +47,7 @@ pub(super) fn alternatives(
 pub(in crate::rules) fn fact<'a>(draft: &mut Draft<'a>, fact: &Fact, opt: Opt<'a>) -> Parsed<()> {
     match fact.written {
         Written::Number(names) => number_record(draft, fact.name(), opt, names)?,
+        Written::Placed(names) => placed_record(draft, fact.name(), opt, names)?,
         Written::List => list_record(draft, fact.name(), opt)?,
         Written::Word(known) => word_record(draft, fact.name(), opt, known)?,
         Written::Flags(known) => flag_record(draft, fact.name(), opt, known)?,
@@ -55,6 +56,9 @@ pub(in crate::rules) fn fact<'a>(draft: &mut Draft<'a>, fact: &Fact, opt: Opt<'a
             opt.bare()?;
             record(draft, fact.name(), String::new(), false);
         }
+    }
+    if fact.request {
+        draft.rule.flow.to_server.get_or_insert(true);
     }
     if fact.answer {
         draft.rule.flow.to_server.get_or_insert(false);
@@ -83,6 +87,38 @@ fn number_record<'a>(
         mask => format!("&{mask}={}", span.low),
     };
     record(draft, keyword, written, span.negated);
+    Ok(())
+}
+
+/// A number that a transaction has several of, and which of them.
+fn placed_record<'a>(
+    draft: &mut Draft<'a>,
+    keyword: &str,
+    opt: Opt<'a>,
+    names: &[(&str, u64)],
+) -> Parsed<()> {
+    let mut parts = commas(opt.need()?.unquoted()?).into_iter();
+    let Some(value) = parts.next() else {
+        return Err(opt.whole.fail(Kind::Syntax, "a value is missing"));
+    };
+    let which = match parts.next() {
+        None => Which::Any,
+        Some(word) if word.is("any") => Which::Any,
+        Some(word) if word.is("all") => Which::All,
+        Some(word) => Which::At(word.number(-128, 127)? as i32),
+    };
+    if let Some(extra) = parts.next() {
+        return Err(extra.fail(Kind::Syntax, "one place is possible"));
+    }
+    let (word, negated) = value.negation();
+    let text = word.lossy();
+    let named = names.iter().find(|(n, _)| n.eq_ignore_ascii_case(&text));
+    let span = match named {
+        Some((_, number)) => Range::new(*number, *number, negated),
+        None => range(value, u64::from(u32::MAX), draft.dialect)?,
+    };
+    let condition = PacketCondition::Placed(keyword.to_owned(), span, which);
+    draft.rule.packet.push(condition);
     Ok(())
 }
 
