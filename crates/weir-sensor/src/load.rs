@@ -1,12 +1,14 @@
 //! From a configuration and names of files to rules: which files are read, with which variables, classes and reputation.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::SensorConfig;
 use crate::rules::{
     Classes, Dialect, EventFilter, Expressions, Features, Keep, LoadError, LoadSettings, Loaded,
-    Loader, Refused, Reputation, Variables, read_classes, read_filters, rule_files,
+    Loader, Refused, Reputation, Variables, read_classes, read_filters, read_references,
+    rule_files,
 };
 
 /// Rules with what belongs to them.
@@ -175,10 +177,8 @@ pub(crate) fn empty_book(
     };
     let mut refused = Vec::new();
     let mut classes = Classes::default();
-    let beside = files
-        .first()
-        .and_then(|f| f.parent())
-        .map(|folder| folder.join("classification.config"));
+    let folder = files.first().and_then(|f| f.parent());
+    let beside = folder.map(|folder| folder.join("classification.config"));
     let place = config
         .classification
         .clone()
@@ -187,6 +187,16 @@ pub(crate) fn empty_book(
         let (list, bad) = read_classes(&path.display().to_string(), &read(path)?);
         classes = list;
         refused.extend(bad);
+    }
+    let mut references = BTreeMap::new();
+    if config.logs.options.references {
+        let beside = folder.map(|folder| folder.join("reference.config"));
+        let named = config.references.clone();
+        if let Some(path) = named.or_else(|| beside.filter(|path| path.is_file())) {
+            let (list, bad) = read_references(&path.display().to_string(), &read(&path)?);
+            references = list;
+            refused.extend(bad);
+        }
     }
     let mut variables = Variables::conventional();
     for (name, value) in &config.addresses {
@@ -219,6 +229,7 @@ pub(crate) fn empty_book(
         dialect,
         variables,
         classes,
+        references,
         reputation: Arc::new(reputation),
         match_limit: steps.unwrap_or(usual.match_limit),
         features: Features {

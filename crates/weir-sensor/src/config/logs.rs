@@ -576,6 +576,7 @@ impl Section<'_> {
         };
         o.app_fields = self.truth("metadata.app-layer", all)?;
         o.metadata = self.truth("metadata.rule.metadata", true)?;
+        o.references = self.truth("metadata.rule.reference", false)?;
         Ok(())
     }
 

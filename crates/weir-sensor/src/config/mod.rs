@@ -32,6 +32,8 @@ pub struct SensorConfig {
     pub rule_files: Vec<PathBuf>,
     /// `classification-file`.
     pub classification: Option<PathBuf>,
+    /// `reference-config-file`.
+    pub references: Option<PathBuf>,
     /// `threshold-file`.
     pub thresholds: Option<PathBuf>,
     /// Files of `reputation-files`, with `reputation-categories-file`.
@@ -147,6 +149,7 @@ impl SensorConfig {
             ports: variables("vars.port-groups"),
             rule_files,
             classification: file("classification-file"),
+            references: file("reference-config-file"),
             thresholds: file("threshold-file"),
             reputation,
             reputation_categories: file("reputation-categories-file"),

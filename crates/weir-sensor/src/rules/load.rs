@@ -1,6 +1,6 @@
 //! Loading: files to rules, one after another, with what was refused and noted on the way. Neither a file nor what was read of it need be in memory as a whole.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -49,6 +49,8 @@ pub struct LoadSettings {
     pub variables: Variables,
     /// Classes, by name.
     pub classes: Classes,
+    /// What stands before the value of a reference, by its kind.
+    pub references: BTreeMap<String, String>,
     /// Categories and scores of addresses.
     pub reputation: Arc<Reputation>,
     /// Where files of `dataset` are; a rule file's own folder, if `None`.
@@ -85,6 +87,7 @@ impl Default for LoadSettings {
             dialect: Dialect::Suricata,
             variables: Variables::conventional(),
             classes: Classes::default(),
+            references: BTreeMap::new(),
             reputation: Arc::default(),
             datasets: None,
             match_limit: MATCH_LIMIT,

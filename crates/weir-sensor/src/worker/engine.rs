@@ -1,5 +1,6 @@
 //! Rules of an engine: loaded, compiled, with what parsers must fill for them and what logs say of them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,6 +53,8 @@ pub struct Uncompiled {
 struct RuleStore<'a> {
     build: Build,
     options: &'a EveOptions,
+    /// What stands before the value of a reference, by its kind.
+    references: BTreeMap<String, String>,
     texts: Vec<Arc<RuleText>>,
     before: Option<Before<'a>>,
     /// Where no rule is.
@@ -95,6 +98,7 @@ impl<'a> RuleStore<'a> {
         RuleStore {
             build,
             options: &config.logs.options,
+            references: settings.references.clone(),
             texts: Vec::with_capacity(room),
             before: before.map(Before::new),
             nowhere: SourceLocation {
@@ -109,7 +113,7 @@ impl Keep for RuleStore<'_> {
     fn keep(&mut self, rule: Rule, expressions: &mut Expressions) {
         let before = self.before.as_ref();
         let before = before.and_then(|b| Some((b.engine, b.place(&rule)?)));
-        let text = RuleText::new(&rule, self.options);
+        let text = RuleText::new(&rule, self.options, &self.references);
         self.texts
             .push(match before.and_then(|(e, at)| e.texts.get(at)) {
                 Some(before) if **before == text => Arc::clone(before),

@@ -2,7 +2,8 @@
 
 use weir_packet::build::Frame;
 
-use super::bed::{ANSWER, CLIENT, Folder, How, SERVER, Tape, sense, sense_tape, web};
+use super::bed::{ANSWER, CLIENT, Folder, How, Left, SERVER, Tape, sense, sense_tape, web};
+use super::schema::hold;
 
 const RULE: &str = "alert tcp $HOME_NET any -> $EXTERNAL_NET any (msg:\"TEST \\\"evil\\\" word\"; flow:established,to_server; content:\"evil\"; classtype:misc-attack; metadata:tag one, tag two, where here; sid:7; rev:3;)\n";
 
@@ -310,4 +311,35 @@ fn counters_as_a_table() {
     // What never happened has no row.
     assert_eq!(counters["decoder.sctp"], 0);
     assert_eq!(value("decoder.sctp"), None);
+}
+
+#[test]
+fn alerts_name_the_references_of_their_rule() {
+    let mut tape = Tape::default();
+    web(
+        &mut tape,
+        40_000,
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        ANSWER,
+    );
+    let rule = "alert http any any -> any any (msg:\"m\"; http.method; content:\"GET\"; reference:CVE,2014-0160; reference:url,example.com/a; reference:own,7; sid:1;)\n";
+    let mut how = How::rules(rule)
+        .set("outputs.0.eve-log.types.alert=yes")
+        .set("outputs.1.fast.enabled=yes");
+    how.beside = vec![(
+        "reference.config",
+        "config reference: cve https://cve.example/?name=\nconfig reference: url https://\n",
+    )];
+    let named = |left: &Left| left.of("alert")[0]["alert"]["references"].clone();
+    // Nobody asked.
+    assert!(named(&sense_tape(&tape, &how)).is_null());
+    let asks = how.set("outputs.0.eve-log.types.alert.metadata.rule.reference=yes");
+    let left = sense_tape(&tape, &asks);
+    let all = [
+        "https://cve.example/?name=2014-0160",
+        "https://example.com/a",
+        "own:7",
+    ];
+    assert_eq!(named(&left), serde_json::json!(all), "{}", left.text);
+    hold(left.eve.iter());
 }

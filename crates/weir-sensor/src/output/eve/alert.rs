@@ -1,5 +1,6 @@
 //! Alerts: what a rule says of itself, written once when it is loaded, and what is added of the packet that it holds for.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
 
@@ -45,8 +46,8 @@ pub struct RuleText {
 }
 
 impl RuleText {
-    /// Of a rule.
-    pub fn new(rule: &Rule, options: &EveOptions) -> RuleText {
+    /// Of a rule. `prefixes` stand before the values of references, by their kinds; of another kind the kind itself does.
+    pub fn new(rule: &Rule, options: &EveOptions, prefixes: &BTreeMap<String, String>) -> RuleText {
         let mut eve = Vec::new();
         let mut o = Object::new(&mut eve);
         o.number("gid", u64::from(rule.gid));
@@ -57,6 +58,16 @@ impl RuleText {
         o.number("severity", u64::from(rule.priority));
         if options.metadata && !rule.metadata.is_empty() {
             metadata(o.key("metadata"), &rule.metadata);
+        }
+        if options.references && !rule.references.is_empty() {
+            json::list(
+                o.key("references"),
+                &rule.references,
+                |out, (kind, value)| match prefixes.get(&kind.to_ascii_lowercase()) {
+                    Some(prefix) => json::string(out, &format!("{prefix}{value}")),
+                    None => json::string(out, &format!("{kind}:{value}")),
+                },
+            );
         }
         o.end();
         let mut fast = Vec::new();

@@ -50,6 +50,8 @@ pub struct EveOptions {
     pub forwarded: Option<Forwarded>,
     /// Rules' metadata in alerts.
     pub metadata: bool,
+    /// Rules' references in alerts.
+    pub references: bool,
     /// What rules have set in a flow (`metadata`, `traffic`).
     pub marks: bool,
     /// Bodies of HTTP in alerts: in base64.
@@ -141,6 +143,7 @@ impl EveOptions {
             payload_limit: 4096,
             app_fields: true,
             metadata: true,
+            references: false,
             marks: true,
             ..EveOptions::default()
         }
