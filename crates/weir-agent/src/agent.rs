@@ -52,6 +52,17 @@ pub struct Row {
     pub error: Option<String>,
 }
 
+/// How the agent stands.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct View {
+    /// The folder of the files.
+    pub folder: PathBuf,
+    /// Files, and what became of them.
+    pub files: Vec<Row>,
+    /// Commands beside edges.
+    pub children: Vec<ChildRow>,
+}
+
 /// Why a file is planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
@@ -193,6 +204,23 @@ impl Agent {
             error: one.error.clone(),
         };
         (self.files.iter().map(row).collect(), self.children.rows())
+    }
+
+    /// The same for clients of the API.
+    #[must_use]
+    pub fn view(&self) -> View {
+        let (files, children) = self.rows();
+        View {
+            folder: self.folder.clone(),
+            files,
+            children,
+        }
+    }
+
+    /// The settings that hold.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// A line for `systemctl status`.

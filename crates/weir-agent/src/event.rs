@@ -66,6 +66,11 @@ pub enum Event {
         /// Seconds until it is started again; `None`: it is wanted no more.
         again: Option<u64>,
     },
+    /// The API serves.
+    Serving {
+        /// At this socket.
+        socket: PathBuf,
+    },
     /// Something that the agent does beside could not be done.
     Warning {
         /// What and why.
@@ -108,6 +113,9 @@ impl fmt::Display for Event {
                     Some(again) => write!(f, "; it starts again in {again} s"),
                     None => Ok(()),
                 }
+            }
+            Event::Serving { socket } => {
+                write!(f, "the API serves at {}", socket.display())
             }
             Event::Warning { text } => f.write_str(text),
         }

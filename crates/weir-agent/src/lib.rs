@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+pub mod api;
 mod children;
 mod event;
 mod files;
@@ -15,10 +16,10 @@ mod owned;
 pub mod service;
 mod settings;
 
-pub use agent::{Agent, Row, State};
+pub use agent::{Agent, Row, State, View};
 pub use children::{ChildRow, Programs, is_orphan};
 pub use event::Event;
-pub use settings::{EdgeSettings, Edits, SETTINGS, Settings};
+pub use settings::{ApiSettings, EdgeSettings, Edits, Group, SETTINGS, Settings, Socket};
 
 /// What keeps the agent from working at all. What goes wrong with one file or edge is an [`Event`].
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -30,6 +30,93 @@ pub struct Settings {
     pub edits: Edits,
     /// Of single edges, by name.
     pub edge: BTreeMap<String, EdgeSettings>,
+    /// Of the API.
+    pub api: ApiSettings,
+}
+
+/// Settings of the API: where it listens, and to whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ApiSettings {
+    /// The Unix socket.
+    pub socket: Socket,
+    /// Members of this group may read.
+    pub read_group: Option<Group>,
+    /// Members of this group may read, and change edges.
+    pub operate_group: Option<Group>,
+}
+
+/// Where the API's Unix socket is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Socket {
+    /// `agent.sock` in the run folder of weir.
+    #[default]
+    Default,
+    /// There.
+    Path(PathBuf),
+    /// Nowhere.
+    Off,
+}
+
+impl TryFrom<String> for Socket {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Socket, String> {
+        match text.as_str() {
+            "off" => Ok(Socket::Off),
+            _ if text.starts_with('/') && text.len() <= SOCKET_MAX => Ok(Socket::Path(text.into())),
+            _ if text.starts_with('/') => Err(format!(
+                "a path of a socket has at most {SOCKET_MAX} bytes: choose a shorter one"
+            )),
+            _ => Err(format!(
+                "expected an absolute path or \"off\", found `{text}`"
+            )),
+        }
+    }
+}
+
+/// Longest path of a socket: `sun_path` without its final zero.
+const SOCKET_MAX: usize = 107;
+
+/// A group by name or number, as its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "GroupName")]
+pub struct Group(pub u32);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum GroupName {
+    Number(u32),
+    Name(String),
+}
+
+impl TryFrom<GroupName> for Group {
+    type Error = String;
+
+    fn try_from(group: GroupName) -> Result<Group, String> {
+        match group {
+            GroupName::Number(number) => Ok(Group(number)),
+            GroupName::Name(name) => {
+                let groups = std::fs::read_to_string(GROUPS).unwrap_or_default();
+                group_number(&groups, &name).map(Group).ok_or_else(|| {
+                    format!(
+                        "unknown group `{name}`: {GROUPS} does not have it. Create it with `groupadd`, or give the number of a group of a directory service"
+                    )
+                })
+            }
+        }
+    }
+}
+
+/// Where groups have names.
+const GROUPS: &str = "/etc/group";
+
+fn group_number(groups: &str, name: &str) -> Option<u32> {
+    groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?
+    })
 }
 
 /// Settings of one edge: which commands run beside it.
@@ -99,5 +186,34 @@ mod tests {
         ] {
             assert!(read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn sockets_and_groups_are_checked() {
+        let read =
+            |text: &str| toml::from_str::<Settings>(&format!("[api]\n{text}")).map(|s| s.api);
+        assert_eq!(read("").expect("right"), ApiSettings::default());
+        assert_eq!(read("socket = 'off'").expect("right").socket, Socket::Off);
+        let settings =
+            read("socket = '/run/a.sock'\nread-group = 'root'\noperate-group = 77").expect("right");
+        assert_eq!(settings.socket, Socket::Path("/run/a.sock".into()));
+        assert_eq!(
+            (settings.read_group, settings.operate_group),
+            (Some(Group(0)), Some(Group(77)))
+        );
+        for (text, why) in [
+            ("socket = 'a.sock'", "absolute"),
+            ("socket = ''", "absolute"),
+            ("read-group = 'no such group'", "groupadd"),
+            ("read-group = -1", ""),
+            ("port = 80", "unknown field"),
+        ] {
+            let error = read(text).expect_err(text).to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        let long = format!("socket = '/{}'", "a".repeat(SOCKET_MAX));
+        assert!(read(&long).expect_err("long").to_string().contains("107"));
+        assert_eq!(group_number("a:x:1:\nb:x:2:kim,lee\n", "b"), Some(2));
+        assert_eq!(group_number("a:x:1:\nbroken\n", "c"), None);
     }
 }

@@ -20,18 +20,22 @@ use crate::live_farm::Farm;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running agent; killed when dropped.
-struct Running {
-    child: Child,
+pub(crate) struct Running {
+    pub(crate) child: Child,
     events: Receiver<Value>,
 }
 
 impl Running {
-    fn start(ns: &NetNs, folder: &PathBuf, state: &PathBuf) -> Running {
+    pub(crate) fn start(ns: &NetNs, folder: &PathBuf, state: &PathBuf) -> Running {
         let mut command = ns.command(env!("CARGO_BIN_EXE_weir")).expect("namespace");
         command
             .args(["agent", "--interval", "200ms", "--json"])
             .arg(folder);
-        command.env("STATE_DIRECTORY", state).stdout(Stdio::piped());
+        // Its socket, too: agents of other tests run at the same time.
+        let command = command
+            .env("STATE_DIRECTORY", state)
+            .env("RUNTIME_DIRECTORY", state);
+        let command = command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("weir starts");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let (sender, events) = channel();
@@ -48,7 +52,7 @@ impl Running {
 
     /// Waits for an event; those before it are passed over.
     #[track_caller]
-    fn event(&self, name: &str) -> Value {
+    pub(crate) fn event(&self, name: &str) -> Value {
         let until = Instant::now() + PATIENCE;
         let mut seen = Vec::new();
         loop {
@@ -61,7 +65,7 @@ impl Running {
         }
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let process = Pid::from_raw(self.child.id() as i32).expect("a process");
         kill_process(process, signal).expect("it lives");
     }
@@ -75,16 +79,16 @@ impl Drop for Running {
 }
 
 /// Two hosts, and the folders of an agent on the second.
-struct Bed {
+pub(crate) struct Bed {
     left: NetNs,
-    right: NetNs,
-    edge: String,
-    folder: PathBuf,
-    state: PathBuf,
+    pub(crate) right: NetNs,
+    pub(crate) edge: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) state: PathBuf,
 }
 
 impl Bed {
-    fn new(name: &str) -> Bed {
+    pub(crate) fn new(name: &str) -> Bed {
         let ns = |part: &str| NetNs::create(&format!("weira-{name}-{part}")).expect("namespace");
         let folder = file("agent", "").with_extension("d");
         fs::create_dir_all(&folder).expect("cargo's folder is writable");
@@ -113,7 +117,7 @@ impl Bed {
     }
 
     /// Replaces the edge's file by rename, as editors do.
-    fn write(&self, rules: &str) {
+    pub(crate) fn write(&self, rules: &str) {
         let text = format!(
             "edge = \"{}\"\n[[port]]\nname = \"in\"\ndevice = \"right0\"\n[[function]]\nname = \"shield\"\nkind = \"filter\"\n\
              rules = [{rules}]\n[[link]]\nfrom = \"in\"\nto = \"shield\"\n",
@@ -124,15 +128,15 @@ impl Bed {
         fs::rename(&beside, self.file()).expect("writable");
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.folder.join("edge.toml")
     }
 
-    fn agent(&self) -> Running {
+    pub(crate) fn agent(&self) -> Running {
         Running::start(&self.right, &self.folder, &self.state)
     }
 
-    fn weir(&self, args: &[&str]) -> Output {
+    pub(crate) fn weir(&self, args: &[&str]) -> Output {
         let mut command = self
             .right
             .command(env!("CARGO_BIN_EXE_weir"))
@@ -141,7 +145,7 @@ impl Bed {
         command.output().expect("weir starts")
     }
 
-    fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         let output = self.weir(&["status", "--edge", &self.edge, "--json"]);
         assert!(output.status.success(), "{}", stderr(&output));
         let status: Value = serde_json::from_slice(&output.stdout).expect("JSON");

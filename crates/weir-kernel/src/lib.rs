@@ -31,6 +31,7 @@ pub mod object;
 mod offload;
 pub mod own_source;
 mod packet_socket;
+pub mod peer;
 mod perf;
 pub mod pinned;
 pub mod pins;

@@ -1,5 +1,7 @@
 //! `weir agent`: looks at files and edges at an interval, until a signal. What it does is `weir_agent`'s; here are signals, systemd and output.
 
+mod host;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,9 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use weir_agent::api::Api;
 use weir_agent::{Agent, AgentError, Programs, service};
 use weir_runtime::history;
 
+use self::host::Here;
 use super::program;
 use crate::args::agent::AgentArgs;
 use crate::failure::Failure;
@@ -48,6 +52,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         "keeps the edges of {}; Ctrl-C ends the agent, not the edges",
         folder.display()
     ));
+    let mut api = Api::new(Arc::new(Here));
     let mut is_ready = false;
     // systemd takes half of its time for silence.
     let interval = match service::watchdog() {
@@ -58,7 +63,11 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         if reload.swap(false, Ordering::Relaxed) {
             agent.reload();
         }
-        for event in agent.pass() {
+        let mut events = agent.pass();
+        events.extend(api.hold(&agent.settings().api));
+        api.show(agent.view());
+        for event in events {
+            api.publish(&event);
             let line = match args.json {
                 true => serde_json::to_string(&event).map_err(Failure::failed)?,
                 false => event.to_string(),

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
+use weir_runtime::RuntimeError;
 use weir_runtime::history::{Author, Entry, History};
 
 use crate::args::history::{HistoryArgs, RollbackArgs};
@@ -39,13 +40,9 @@ pub(crate) fn run(args: &HistoryArgs) -> Result<ExitCode, Failure> {
     for error in damaged {
         output::complain(&error.to_string());
     }
-    let is_current = match entries.last() {
-        Some(newest) => history.is_current(newest)?,
-        None => true,
-    };
+    let is_current = newest_runs(&history, &entries)?;
     if args.json {
-        let list: Vec<Value> = entries.iter().map(as_json).collect();
-        output::json(&json!({ "edge": edge, "changes": list, "newest_runs": is_current }))?;
+        output::json(&list_json(&edge, &entries, is_current))?;
         return Ok(ExitCode::SUCCESS);
     }
     if entries.is_empty() {
@@ -59,6 +56,19 @@ pub(crate) fn run(args: &HistoryArgs) -> Result<ExitCode, Failure> {
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether what runs is what the newest entry says.
+pub(super) fn newest_runs(history: &History, entries: &[Entry]) -> Result<bool, RuntimeError> {
+    match entries.last() {
+        Some(newest) => history.is_current(newest),
+        None => Ok(true),
+    }
+}
+
+pub(super) fn list_json(edge: &str, entries: &[Entry], newest_runs: bool) -> Value {
+    let list: Vec<Value> = entries.iter().map(as_json).collect();
+    json!({ "edge": edge, "changes": list, "newest_runs": newest_runs })
 }
 
 pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, Failure> {
@@ -166,7 +176,7 @@ fn lines(changes: &[String], most: usize) -> String {
     text
 }
 
-fn as_json(entry: &Entry) -> Value {
+pub(super) fn as_json(entry: &Entry) -> Value {
     json!({
         "number": entry.number,
         "time": weir_value::utc(entry.time),

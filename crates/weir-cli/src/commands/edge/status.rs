@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use weir_engine::edge::{EdgeError, SecondStage};
 use weir_engine::monitor::Account;
 use weir_engine::network;
@@ -14,6 +15,7 @@ use weir_runtime::status::{Carried, EdgeStatus, Hits, Ledger, Watched};
 use super::others;
 use crate::args::StatusArgs;
 use crate::commands::net::Shown;
+use crate::commands::prog::pinned::list::Row;
 use crate::failure::Failure;
 use crate::output;
 
@@ -33,63 +35,94 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
         Some(path) => Some(super::name(path, args.edge.as_deref())?),
         None => args.edge.clone(),
     };
-    let names = match &named {
-        Some(name) => vec![name.clone()],
-        None => weir_runtime::edges()?,
-    };
-    let mut reports = Vec::with_capacity(names.len());
-    let mut networks = Vec::new();
-    let mut unreadable = Vec::new();
-    for name in names {
-        match read(&name, args.hits) {
-            Ok((report, shown)) => {
-                reports.extend(report);
-                networks.extend(shown);
-            }
-            Err(failure) if named.is_some() => return Err(failure),
-            // It must not hide the others.
-            Err(failure) => unreadable.push(Unreadable {
-                edge: name,
-                error: failure.to_string(),
-            }),
-        }
-    }
-    let code = ExitCode::from(u8::from(!unreadable.is_empty()));
-    for one in &unreadable {
+    let found = Found::read(named.as_deref(), args.hits)?;
+    let code = ExitCode::from(u8::from(!found.unreadable.is_empty()));
+    for one in &found.unreadable {
         output::complain(&format!("edge {} cannot be read: {}", one.edge, one.error));
     }
-    // Policies and programs belong to no edge: they are shown unless one edge is asked for.
-    let (policies, programs, remains) = match named {
-        Some(_) => (Vec::new(), Vec::new(), Vec::new()),
-        None => (others::policies()?, others::programs()?, others::remains()?),
-    };
-    if args.json {
-        let networks: Result<Vec<_>, _> = networks.iter().map(Shown::json).collect();
-        output::json(&serde_json::json!({
-            "edges": reports,
-            "networks": networks?,
-            "policies": policies,
-            "programs": programs,
-            "remains": remains,
-            "unreadable": unreadable,
-        }))?;
-        return Ok(code);
-    }
-    let mut texts: Vec<String> = reports.iter().map(text).collect();
-    for one in &networks {
-        texts.push(one.summary()?);
-    }
-    if !policies.is_empty() || !programs.is_empty() || !remains.is_empty() {
-        texts.push(others::text(&policies, &programs, &remains));
-    }
-    match texts.is_empty() {
-        true if unreadable.is_empty() => {
-            output::out("nothing is running in this network namespace\n")?;
-        }
-        true => {}
-        false => output::out(&texts.join("\n"))?,
+    match args.json {
+        true => output::json(&found.json()?)?,
+        false => output::out(&found.text()?)?,
     }
     Ok(code)
+}
+
+/// What runs here.
+pub(crate) struct Found {
+    edges: Vec<EdgeStatus>,
+    networks: Vec<Shown>,
+    policies: Vec<others::Policy>,
+    programs: Vec<Row>,
+    remains: Vec<others::Remains>,
+    unreadable: Vec<Unreadable>,
+}
+
+impl Found {
+    /// Of one edge, or of all with what belongs to none.
+    pub(crate) fn read(named: Option<&str>, with_hits: bool) -> Result<Found, Failure> {
+        let names = match named {
+            Some(name) => vec![name.to_owned()],
+            None => weir_runtime::edges()?,
+        };
+        let mut found = Found {
+            edges: Vec::with_capacity(names.len()),
+            networks: Vec::new(),
+            policies: Vec::new(),
+            programs: Vec::new(),
+            remains: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        for name in names {
+            match read(&name, with_hits) {
+                Ok((report, shown)) => {
+                    found.edges.extend(report);
+                    found.networks.extend(shown);
+                }
+                Err(failure) if named.is_some() => return Err(failure),
+                // It must not hide the others.
+                Err(failure) => found.unreadable.push(Unreadable {
+                    edge: name,
+                    error: failure.to_string(),
+                }),
+            }
+        }
+        // Policies and programs belong to no edge: they are shown unless one edge is asked for.
+        if named.is_none() {
+            found.policies = others::policies()?;
+            found.programs = others::programs()?;
+            found.remains = others::remains()?;
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn json(&self) -> Result<Value, Failure> {
+        let networks: Result<Vec<_>, _> = self.networks.iter().map(Shown::json).collect();
+        Ok(json!({
+            "edges": self.edges,
+            "networks": networks?,
+            "policies": self.policies,
+            "programs": self.programs,
+            "remains": self.remains,
+            "unreadable": self.unreadable,
+        }))
+    }
+
+    fn text(&self) -> Result<String, Failure> {
+        let mut texts: Vec<String> = self.edges.iter().map(text).collect();
+        for one in &self.networks {
+            texts.push(one.summary()?);
+        }
+        let others = (&self.policies, &self.programs, &self.remains);
+        if !others.0.is_empty() || !others.1.is_empty() || !others.2.is_empty() {
+            texts.push(others::text(others.0, others.1, others.2));
+        }
+        Ok(match texts.is_empty() {
+            true if self.unreadable.is_empty() => {
+                "nothing is running in this network namespace\n".to_owned()
+            }
+            _ => texts.join("\n"),
+        })
+    }
 }
 
 /// The graph and the networks of one edge.

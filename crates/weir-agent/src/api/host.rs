@@ -1,0 +1,26 @@
+//! What the server asks of the host that it serves.
+
+use serde_json::Value;
+
+use super::problem::Problem;
+
+/// What the API asks of the host, which the command line answers in the same words.
+pub trait Host: Send + Sync + 'static {
+    /// What `weir status --json` prints, of one edge or of all.
+    ///
+    /// # Errors
+    /// No such edge runs, or its state cannot be read.
+    fn status(&self, edge: Option<&str>, with_hits: bool) -> Result<Value, Problem>;
+
+    /// What `weir history --json` prints, of one change or of all.
+    ///
+    /// # Errors
+    /// There is no such edge or change, or no history is kept.
+    fn history(&self, edge: &str, number: Option<u32>) -> Result<Value, Problem>;
+
+    /// What `weir status --openmetrics` prints.
+    ///
+    /// # Errors
+    /// What runs cannot be read.
+    fn metrics(&self) -> Result<String, Problem>;
+}

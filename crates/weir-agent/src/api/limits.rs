@@ -1,0 +1,51 @@
+//! How much of the agent clients may take; docs/design/api.md states the defaults.
+
+use std::time::Duration;
+
+/// Limits of what clients may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Connections of all users but root.
+    pub(crate) connections: usize,
+    /// Connections of one user, root included.
+    pub(crate) of_user: usize,
+    /// Refused connections that are listened to, so that they get to read why. More are closed at once.
+    pub(crate) refused: usize,
+    /// For how long.
+    pub(crate) refused_time: Duration,
+    /// Bytes of a request's line and headers.
+    pub(crate) head: usize,
+    /// Header lines.
+    pub(crate) headers: usize,
+    /// Bytes of a body.
+    pub(crate) body: usize,
+    /// Until a request's headers are there, from the connection or the answer before.
+    pub(crate) head_time: Duration,
+    /// Until its body is there.
+    pub(crate) body_time: Duration,
+    /// Until it is answered.
+    pub(crate) answer_time: Duration,
+    /// Without progress of what is sent.
+    pub(crate) stall_time: Duration,
+    /// Requests that wait for the one that reads the host.
+    pub(crate) waiting: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 128,
+            of_user: 32,
+            refused: 32,
+            refused_time: Duration::from_secs(1),
+            head: 16 << 10,
+            headers: 64,
+            body: 64 << 10,
+            head_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(10),
+            answer_time: Duration::from_secs(60),
+            stall_time: Duration::from_secs(10),
+            waiting: 32,
+        }
+    }
+}

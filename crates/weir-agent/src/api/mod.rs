@@ -1,0 +1,121 @@
+//! The agent's HTTP API: what runs, its history and its metrics for programs, by a Unix socket.
+//!
+//! The server is one thread with its own single-threaded runtime, so no client can hold up the agent's loop. What it asks of the host is the
+//! trait [`Host`]; what both threads share is the hub. [`routes::ROUTES`] is the one list of requests. Design: docs/design/api.md.
+
+mod access;
+mod answer;
+mod events;
+mod host;
+mod hub;
+mod limits;
+mod openapi;
+mod problem;
+mod routes;
+mod server;
+mod stall;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use host::Host;
+pub use openapi::document;
+pub use problem::Problem;
+
+use crate::agent::View;
+use crate::event::Event;
+use crate::settings::{ApiSettings, Socket};
+use access::Access;
+use hub::Hub;
+use limits::Limits;
+use server::Server;
+
+/// Where run folders of weir are, if systemd names no other.
+const RUN: &str = "/run/weir";
+
+/// The API of an agent. Without [`Api::hold`] it serves nothing.
+pub struct Api {
+    hub: Arc<Hub>,
+    host: Arc<dyn Host>,
+    /// The settings that were last tried.
+    settings: Option<ApiSettings>,
+    server: Option<Server>,
+    /// Why it does not serve. Said once.
+    error: Option<String>,
+}
+
+impl Api {
+    /// Of a host.
+    #[must_use]
+    pub fn new(host: Arc<dyn Host>) -> Api {
+        Api {
+            hub: Arc::default(),
+            host,
+            settings: None,
+            server: None,
+            error: None,
+        }
+    }
+
+    /// Serves as the settings say: begins, begins again if they changed, and tries again what failed. Edges need no API, so a failure is an
+    /// event.
+    pub fn hold(&mut self, settings: &ApiSettings) -> Vec<Event> {
+        if self.settings.as_ref() == Some(settings) && self.error.is_none() {
+            return Vec::new();
+        }
+        self.settings = Some(settings.clone());
+        // Before the next begins: it may be at the same place.
+        self.server = None;
+        let Some(path) = place(&settings.socket) else {
+            self.error = None;
+            return Vec::new();
+        };
+        let access = Access {
+            read: settings.read_group.map(|group| group.0),
+            operate: settings.operate_group.map(|group| group.0),
+        };
+        let (hub, host) = (Arc::clone(&self.hub), Arc::clone(&self.host));
+        match Server::start(&path, access, Limits::default(), hub, host) {
+            Ok(server) => {
+                self.server = Some(server);
+                self.error = None;
+                vec![Event::Serving { socket: path }]
+            }
+            Err(text) => {
+                let is_new = self.error.as_ref() != Some(&text);
+                self.error = Some(text.clone());
+                let event = Event::Warning {
+                    text: format!("no API: {text}"),
+                };
+                is_new.then_some(event).into_iter().collect()
+            }
+        }
+    }
+
+    /// Tells clients how the agent stands.
+    pub fn show(&self, view: View) {
+        self.hub.show(view);
+    }
+
+    /// Tells clients what happened.
+    pub fn publish(&self, event: &Event) {
+        self.hub.publish(event);
+    }
+}
+
+/// The path of a socket; `None`: there is to be none.
+fn place(socket: &Socket) -> Option<PathBuf> {
+    match socket {
+        Socket::Off => None,
+        Socket::Path(path) => Some(path.clone()),
+        Socket::Default => {
+            // systemd joins several by colons; units of weir have one.
+            let given = std::env::var_os("RUNTIME_DIRECTORY").filter(|value| !value.is_empty());
+            let folder = given.map_or_else(|| PathBuf::from(RUN), PathBuf::from);
+            Some(folder.join("agent.sock"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

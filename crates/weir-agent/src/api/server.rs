@@ -1,0 +1,286 @@
+//! The thread that serves: its socket, its connections, and their limits.
+
+use std::convert::Infallible;
+use std::fs::{self, DirBuilder, Permissions};
+use std::future::{Future as _, poll_fn};
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::Builder;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::sleep;
+
+use super::access::{Access, Connections, Peer, Place};
+use super::answer::{Client, Payload, Shared, answer, refused};
+use super::host::Host;
+use super::hub::Hub;
+use super::limits::Limits;
+use super::problem::{MEDIA, Problem};
+use super::stall::Stall;
+
+/// How long reading of the host may go on when the server ends.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The pause after a connection that could not be accepted, as when no file descriptor is free.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A thread that serves; ends when dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    path: PathBuf,
+    stop: Option<watch::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves at a path.
+    ///
+    /// # Errors
+    /// In words: the socket cannot be made, or another process listens there.
+    pub(super) fn start(
+        path: &Path,
+        access: Access,
+        limits: Limits,
+        hub: Arc<Hub>,
+        host: Arc<dyn Host>,
+    ) -> Result<Server, String> {
+        let listener = listen(path, &access)?;
+        let cannot = |error: io::Error| format!("cannot start its thread: {error}");
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            // One reads the host; one more than that never waits.
+            .max_blocking_threads(2)
+            .build()
+            .map_err(cannot)?;
+        let (stop, stopped) = watch::channel(());
+        let work = move || {
+            runtime.block_on(async {
+                let shared = Arc::new(Shared::new(hub, host, limits));
+                // It was made non-blocking, and the runtime is there: what else can fail is a lack of memory.
+                if let Ok(listener) = UnixListener::from_std(listener) {
+                    accept(listener, access, shared, stopped).await;
+                }
+            });
+            runtime.shutdown_timeout(PATIENCE);
+        };
+        let thread = thread::Builder::new()
+            .name("weir-api".to_owned())
+            .spawn(work)
+            .map_err(cannot)?;
+        Ok(Server {
+            path: path.to_owned(),
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop = None;
+        // Before it ends: a client that comes now finds none, not one that never answers.
+        let _ = fs::remove_file(&self.path);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes the socket. Who may connect is also judged by the peer's credentials, so its mode is only the first barrier.
+fn listen(path: &Path, access: &Access) -> Result<StdListener, String> {
+    let cannot = |error: io::Error| format!("cannot listen on {}: {error}", path.display());
+    if let Some(folder) = path.parent() {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o755);
+        builder.create(folder).map_err(cannot)?;
+    }
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(format!(
+                "{} is there and is not a socket: remove it, or name another path in agent.toml, `[api] socket`",
+                path.display()
+            ));
+        }
+        Ok(_) if is_alive(path) => {
+            return Err(format!(
+                "another process listens on {}: stop it, or name another path in agent.toml, `[api] socket`",
+                path.display()
+            ));
+        }
+        // What a killed agent left.
+        Ok(_) => fs::remove_file(path).map_err(cannot)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(cannot(error)),
+    }
+    let listener = StdListener::bind(path).map_err(cannot)?;
+    let mode = if access.is_shared() { 0o666 } else { 0o600 };
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    Ok(listener)
+}
+
+/// Whether something listens at a socket's path.
+fn is_alive(path: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(path).is_ok()
+}
+
+async fn accept(
+    listener: UnixListener,
+    access: Access,
+    shared: Arc<Shared>,
+    mut stopped: watch::Receiver<()>,
+) {
+    let connections = Connections::default();
+    let listening = Arc::new(Semaphore::new(shared.limits.refused));
+    let mut stopped = pin!(stopped.changed());
+    loop {
+        let accepted = poll_fn(|cx| {
+            if stopped.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            listener.poll_accept(cx).map(Some)
+        });
+        let stream = match accepted.await {
+            None => return,
+            Some(Ok((stream, _))) => stream,
+            Some(Err(_)) => {
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        match admit(&stream, &access, &connections, &shared.limits) {
+            Ok((client, place)) => {
+                let shared = Arc::clone(&shared);
+                tokio::spawn(async move {
+                    serve(stream, client, shared).await;
+                    drop(place);
+                });
+            }
+            Err(problem) => match Arc::clone(&listening).try_acquire_owned() {
+                Ok(listens) => {
+                    let limits = shared.limits;
+                    tokio::spawn(async move {
+                        refuse(stream, problem, limits).await;
+                        drop(listens);
+                    });
+                }
+                // It has the room of a fresh socket, so it is written at once or not at all.
+                Err(_) => drop(stream.try_write(&refusal(&problem))),
+            },
+        }
+    }
+}
+
+/// Whether a peer may talk.
+fn admit(
+    stream: &UnixStream,
+    access: &Access,
+    connections: &Connections,
+    limits: &Limits,
+) -> Result<(Client, Place), Problem> {
+    let found = stream.peer_cred().map_err(|error| {
+        Problem::new(
+            StatusCode::FORBIDDEN,
+            format!("your credentials cannot be read: {error}"),
+            "connect to the socket from this host",
+        )
+    })?;
+    // Groups that cannot be read give no role.
+    let mut groups = weir_kernel::peer::peer_groups(stream.as_fd()).unwrap_or_default();
+    groups.push(found.gid());
+    let peer = Peer {
+        uid: found.uid(),
+        groups,
+    };
+    let Some(role) = access.role(&peer) else {
+        return Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            format!("user {} has no role here", peer.uid),
+            "connect as root, or as a member of `read-group` or `operate-group` of agent.toml, `[api]`",
+        ));
+    };
+    let Some(place) = connections.enter(peer.uid, limits) else {
+        return Err(Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            format!(
+                "too many connections: {} of one user, {} of all",
+                limits.of_user, limits.connections
+            ),
+            "close some, and try again",
+        ));
+    };
+    let uid = peer.uid;
+    Ok((Client { uid, role }, place))
+}
+
+/// An answer to a connection whose request is not read.
+fn refusal(problem: &Problem) -> Vec<u8> {
+    let body = problem.json().to_string();
+    format!(
+        "HTTP/1.1 {} {}\r\nContent-Type: {MEDIA}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        problem.status.as_u16(),
+        problem.status.canonical_reason().unwrap_or_default(),
+        body.len()
+    )
+    .into_bytes()
+}
+
+async fn serve<T>(stream: T, client: Client, shared: Arc<Shared>)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let limits = shared.limits;
+    let service = service_fn(move |request| {
+        let shared = Arc::clone(&shared);
+        async move { Ok::<_, Infallible>(answer(&shared, client, request).await) }
+    });
+    converse(stream, limits, service).await;
+}
+
+/// Answers a first request with a problem. A connection that is closed before the client has sent it is an error of the socket for some clients,
+/// which then do not read the answer.
+async fn refuse<T>(stream: T, problem: Problem, mut limits: Limits)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    limits.head_time = limits.head_time.min(limits.refused_time);
+    let service = service_fn(move |_| {
+        let mut response = refused(&problem, None);
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+        async move { Ok::<_, Infallible>(response) }
+    });
+    converse(stream, limits, service).await;
+}
+
+async fn converse<T, S>(stream: T, limits: Limits, service: S)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    S: Service<Request<Incoming>, Response = Response<Payload>, Error = Infallible>,
+{
+    let stream = Stall::new(stream, limits.stall_time);
+    // An error is the client's: it is gone, was too slow, or does not speak HTTP.
+    let _ = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_time)
+        .max_buf_size(limits.head)
+        .max_headers(limits.headers)
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}

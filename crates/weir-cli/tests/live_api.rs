@@ -1,0 +1,191 @@
+//! The API of `weir agent` with a real edge: it says what commands say, and users have the roles that their groups give.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::live_agent::Bed;
+use crate::live_bed::{root, stderr};
+
+/// Long enough for a host that is busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A group that exists nowhere.
+const READERS: u32 = 67_001;
+
+/// A request over a socket of its own: status, and body.
+#[track_caller]
+fn ask(socket: &Path, method: &str, path: &str) -> (u16, String) {
+    let mut stream = UnixStream::connect(socket).expect("the agent listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("UTF-8");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    (status.expect("a status"), body.to_owned())
+}
+
+#[track_caller]
+fn get(socket: &Path, path: &str) -> Value {
+    let (status, body) = ask(socket, "GET", path);
+    assert_eq!(status, 200, "{path}: {body}");
+    serde_json::from_str(&body).expect("JSON")
+}
+
+/// The same request as another user, by curl: status, and body.
+#[track_caller]
+fn ask_as(socket: &Path, user: u32, groups: &str, path: &str) -> (u16, String) {
+    let mut command = Command::new("setpriv");
+    let user = user.to_string();
+    command.args(["--reuid", &user, "--regid", &user, "--groups", groups, "--"]);
+    command.args([
+        "curl",
+        "-s",
+        "-m",
+        "30",
+        "-w",
+        "\n%{http_code}",
+        "--unix-socket",
+    ]);
+    command.arg(socket).arg(format!("http://weir{path}"));
+    let output = command.output().expect("setpriv and curl");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let (body, status) = text.rsplit_once('\n').expect("a status");
+    (status.parse().expect("a number"), body.to_owned())
+}
+
+#[test]
+fn the_api_says_what_commands_say() {
+    if !root("the_api_says_what_commands_say") {
+        return;
+    }
+    let bed = Bed::new("api");
+    bed.write("\"deny tcp to-port 7001\"");
+    let agent = bed.agent();
+    let serving = agent.event("serving");
+    let socket = PathBuf::from(serving["socket"].as_str().expect("a path"));
+    assert_eq!(socket, bed.state.join("agent.sock"));
+    let edge = &bed.edge;
+    let command = |args: &[&str]| -> Value {
+        let output = bed.weir(args);
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    // A host is never quite silent: a packet may come between two readings.
+    let same = |path: &str, args: &[&str]| {
+        let is_same = (0..20).any(|_| get(&socket, path) == command(args));
+        assert!(is_same, "{path} differs from {args:?} each time");
+    };
+    let one = format!("/v1/edges/{edge}");
+    same(&one, &["status", "--edge", edge, "--json"]);
+    same(
+        &format!("{one}?hits=true"),
+        &["status", "--edge", edge, "--hits", "--json"],
+    );
+    let all = get(&socket, "/v1/status");
+    assert_eq!(all["edges"][0]["edge"], edge.as_str());
+    same(
+        &format!("{one}/history"),
+        &["history", "--edge", edge, "--json"],
+    );
+    same(
+        &format!("{one}/history/1"),
+        &["history", "--edge", edge, "1", "--json"],
+    );
+    let (_, metrics) = ask(&socket, "GET", "/metrics");
+    let generation = format!("weir_edge_generation{{edge=\"{edge}\"}} 1\n");
+    assert!(metrics.contains(&generation) && metrics.ends_with("# EOF\n"));
+    // A mistake is seen here, too.
+    bed.write("\"deny tpc to-port 7003\"");
+    agent.event("failed");
+    let view = get(&socket, "/v1/agent");
+    assert_eq!(view["files"][0]["state"], "failed");
+    let error = view["files"][0]["error"].as_str();
+    assert!(error.is_some_and(|error| error.contains("tpc")), "{view}");
+    assert_eq!(view["newest_event"], 3, "applied, serving, failed");
+    every_answer_has_the_members_of_the_document(&socket, edge);
+    for (path, status) in [
+        ("/v1/edges/nowhere", 404),
+        ("/v1/edges/nowhere/history", 404),
+        ("/v1/edges/../history", 404),
+        (&format!("{one}/history/99"), 404),
+    ] {
+        let (found, body) = ask(&socket, "GET", path);
+        assert_eq!(found, status, "{path}: {body}");
+    }
+}
+
+fn every_answer_has_the_members_of_the_document(socket: &Path, edge: &str) {
+    let document = get(socket, "/v1/openapi.json");
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        let content = &operations["get"]["responses"]["200"]["content"];
+        let required = &content["application/json"]["schema"]["required"];
+        let Some(required) = required.as_array() else {
+            continue;
+        };
+        let path = path.replace("{edge}", edge).replace("{number}", "1");
+        let answer = get(socket, &path);
+        for member in required {
+            let member = member.as_str().expect("a name");
+            assert!(answer.get(member).is_some(), "{path} has no {member}");
+        }
+    }
+}
+
+#[test]
+fn roles_are_those_of_groups() {
+    if !root("roles_are_those_of_groups") {
+        return;
+    }
+    let bed = Bed::new("roles");
+    bed.write("\"deny tcp to-port 7001\"");
+    // Other users cannot see into the state folder.
+    let folder = std::env::temp_dir().join(&bed.edge);
+    let socket = folder.join("agent.sock");
+    let settings = |more: &str| {
+        let text = format!("[api]\nsocket = \"{}\"\n{more}", socket.display());
+        fs::write(bed.folder.join("agent.toml"), text).expect("writable");
+    };
+    settings("");
+    let agent = bed.agent();
+    agent.event("serving");
+    // Private without groups: the kernel refuses the connection.
+    let (status, _) = ask_as(&socket, 65_534, "65534", "/v1/agent");
+    assert_eq!(status, 0, "no answer");
+    assert_eq!(ask(&socket, "GET", "/v1/agent").0, 200);
+    settings(&format!("read-group = {READERS}\n"));
+    agent.event("serving");
+    let (status, body) = ask_as(&socket, 65_534, "65534", "/v1/agent");
+    assert_eq!(status, 403, "{body}");
+    assert!(body.contains("read-group"), "{body}");
+    let groups = format!("65534,{READERS}");
+    let (status, body) = ask_as(&socket, 65_534, &groups, "/v1/agent");
+    assert_eq!(status, 200, "a supplementary group is enough: {body}");
+    // `off`, and settings that are wrong: those before hold.
+    fs::write(
+        bed.folder.join("agent.toml"),
+        "[api]\nread-group = 'no such group'\n",
+    )
+    .expect("writable");
+    let warning = agent.event("warning");
+    let text = warning["text"].as_str().expect("text");
+    assert!(text.contains("groupadd"), "{text}");
+    assert_eq!(ask(&socket, "GET", "/v1/agent").0, 200);
+    fs::write(bed.folder.join("agent.toml"), "[api]\nsocket = \"off\"\n").expect("writable");
+    let until = std::time::Instant::now() + PATIENCE;
+    while socket.exists() {
+        assert!(std::time::Instant::now() < until, "it serves on");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _ = fs::remove_dir_all(&folder);
+}
