@@ -39,6 +39,17 @@ pub enum State {
     Failed,
 }
 
+impl State {
+    /// Its name, as in JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            State::Applied => "applied",
+            State::Edited => "edited",
+            State::Failed => "failed",
+        }
+    }
+}
+
 /// A file, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Row {

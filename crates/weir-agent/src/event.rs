@@ -68,8 +68,8 @@ pub enum Event {
     },
     /// The API serves.
     Serving {
-        /// At this socket.
-        socket: PathBuf,
+        /// The path of its socket, or the address of its metrics.
+        at: String,
     },
     /// Something that the agent does beside could not be done.
     Warning {
@@ -114,9 +114,7 @@ impl fmt::Display for Event {
                     None => Ok(()),
                 }
             }
-            Event::Serving { socket } => {
-                write!(f, "the API serves at {}", socket.display())
-            }
+            Event::Serving { at } => write!(f, "the API serves at {at}"),
             Event::Warning { text } => f.write_str(text),
         }
     }

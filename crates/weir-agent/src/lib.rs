@@ -19,7 +19,9 @@ mod settings;
 pub use agent::{Agent, Row, State, View};
 pub use children::{ChildRow, Programs, is_orphan};
 pub use event::Event;
-pub use settings::{ApiSettings, EdgeSettings, Edits, Group, SETTINGS, Settings, Socket};
+pub use settings::{
+    ApiSettings, EdgeSettings, Edits, Group, MetricsAddress, SETTINGS, Settings, Socket,
+};
 
 /// What keeps the agent from working at all. What goes wrong with one file or edge is an [`Event`].
 #[derive(Debug, thiserror::Error)]

@@ -15,6 +15,8 @@ use weir_packet::Reason;
 use weir_runtime::status::{Carried, EdgeStatus, Ledger};
 use weir_runtime::{RuntimeError, networks};
 
+use crate::agent::{State, View};
+
 /// Next hops, services and interfaces of one function that have series of their own: those with most packets. The rest is one, `other`.
 pub const CARRIED_MAX: usize = 200;
 
@@ -57,6 +59,9 @@ macro_rules! families {
 
 families! {
     Info Gauge "weir_info" ["version"] "1, with the version of the program that read the metrics";
+    AgentFiles Gauge "weir_agent_files" ["state"] "Files of the agent, by state: applied, edited, failed";
+    AgentRunning Gauge "weir_agent_child_running" ["edge" "command"] "1 for a child of the agent that runs, 0 for one that waits to be started again";
+    AgentRestarts Counter "weir_agent_child_restarts" ["edge" "command"] "How often a child of the agent was started again";
     Unreadable Gauge "weir_edge_unreadable" ["edge"] "1 for an edge that may run here and whose state cannot be read";
     Generation Gauge "weir_edge_generation" ["edge"] "Generation of the graph that packets follow";
     Missed Counter "weir_edge_missed_calls" ["edge"] "Calls that found a function that was just replaced";
@@ -98,6 +103,22 @@ impl Samples {
             labels: labels.iter().map(|&label| label.to_owned()).collect(),
             value,
         });
+    }
+
+    fn agent(&mut self, view: &View) {
+        for state in [State::Applied, State::Edited, State::Failed] {
+            let files = view.files.iter().filter(|row| row.state == state).count();
+            self.add(Metric::AgentFiles, &[state.name()], files as u64);
+        }
+        for child in &view.children {
+            let labels = [child.edge.as_str(), child.command.as_str()];
+            self.add(
+                Metric::AgentRunning,
+                &labels,
+                u64::from(child.process.is_some()),
+            );
+            self.add(Metric::AgentRestarts, &labels, child.restarts);
+        }
     }
 
     fn edge(&mut self, status: &EdgeStatus) {
@@ -258,12 +279,16 @@ impl Collector for Samples {
     }
 }
 
-/// Metrics of all edges of this network namespace, as OpenMetrics text.
+/// Metrics of all edges of this network namespace, and of the agent that asks, as OpenMetrics text.
 ///
 /// # Errors
 /// The folder of the edges cannot be read. An edge that cannot be read is a metric.
-pub fn openmetrics() -> Result<String, RuntimeError> {
-    written(Samples::read()?)
+pub fn openmetrics(view: Option<&View>) -> Result<String, RuntimeError> {
+    let mut samples = Samples::read()?;
+    if let Some(view) = view {
+        samples.agent(view);
+    }
+    written(samples)
 }
 
 fn written(samples: Samples) -> Result<String, RuntimeError> {
@@ -277,12 +302,17 @@ fn written(samples: Samples) -> Result<String, RuntimeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::children::ChildRow;
+    use std::io::Write as _;
+    use std::path::Path;
+    use std::process::Command;
 
     #[test]
     fn the_page_lists_every_metric() {
         let mut page = "# Metrics\n\n\
-            Written by a test from the list in `weir-agent`. `weir status --openmetrics` prints them as OpenMetrics text. Names of\n\
-            counters end in `_total` there.\n\n\
+            Written by a test from the list in `weir-agent`. `weir status --openmetrics` prints them as OpenMetrics text, and `weir\n\
+            agent` serves them at `/metrics` ([agent.md](agent.md#metrics)). Names of counters end in `_total` there. Those of the\n\
+            agent, `weir_agent_...`, are only served.\n\n\
             | metric | kind | labels | meaning |\n|---|---|---|---|\n"
             .to_owned();
         for family in FAMILIES {
@@ -306,6 +336,61 @@ mod tests {
         assert!(
             old == page,
             "docs/metrics.md is out of date: WEIR_UPDATE=1 cargo test -p weir-agent"
+        );
+    }
+
+    /// Names of metrics in a text.
+    fn named(text: &str) -> Vec<&str> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("weir_")).collect()
+    }
+
+    #[test]
+    fn alerts_and_dashboard_name_metrics_that_exist() {
+        let is_known = |name: &str| {
+            FAMILIES.iter().any(|family| match family.kind {
+                Kind::Counter => name.strip_suffix("_total") == Some(family.name),
+                Kind::Gauge => name == family.name,
+            })
+        };
+        for file in ["alerts.yml", "grafana.json"] {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/monitoring");
+            let text = std::fs::read_to_string(folder.join(file)).expect("it is there");
+            let names = named(&text);
+            assert!(names.len() > 5, "{file} names metrics");
+            for name in names {
+                assert!(
+                    is_known(name),
+                    "{file}: {name} is not in the list of metrics"
+                );
+            }
+        }
+        assert!(!is_known("weir_port_packets") && !is_known("weir_info_total"));
+        let dashboard = include_str!("../../../examples/monitoring/grafana.json");
+        serde_json::from_str::<serde_json::Value>(dashboard).expect("JSON");
+    }
+
+    #[test]
+    fn prometheus_takes_the_alerts() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/monitoring");
+        let check = Command::new("promtool")
+            .args(["check", "rules"])
+            .arg(folder.join("alerts.yml"))
+            .output();
+        let output = match check {
+            Ok(output) => output,
+            Err(error) => {
+                let line = format!(
+                    "prometheus_takes_the_alerts: skipped, no promtool ({error}): install prometheus\n"
+                );
+                let _ = std::io::stderr().write_all(line.as_bytes());
+                return;
+            }
+        };
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
         );
     }
 
@@ -355,6 +440,16 @@ mod tests {
             down: None,
         };
         samples.carried("e", "f", &[one]);
+        samples.agent(&View {
+            children: vec![ChildRow {
+                edge: "e".into(),
+                command: "net helper".into(),
+                process: None,
+                restarts: 3,
+            }],
+            ..View::default()
+        });
+        assert_eq!(samples.0.last().map(|sample| sample.value), Some(3));
         for sample in samples.0 {
             let family = FAMILIES[sample.metric as usize];
             assert_eq!(sample.labels.len(), family.labels.len(), "{}", family.name);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -44,6 +45,35 @@ pub struct ApiSettings {
     pub read_group: Option<Group>,
     /// Members of this group may read, and change edges.
     pub operate_group: Option<Group>,
+    /// Where metrics are read over TCP.
+    pub metrics: Option<MetricsAddress>,
+}
+
+/// An address and port of this host that other hosts do not reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct MetricsAddress(pub SocketAddr);
+
+impl TryFrom<String> for MetricsAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<MetricsAddress, String> {
+        let address: SocketAddr = text.parse().map_err(|_| {
+            format!(
+                "expected an address and a port, as 127.0.0.1:9477 or [::1]:9477, found `{text}`"
+            )
+        })?;
+        if address.port() == 0 {
+            return Err("port 0 is a different port each time: name one, as 9477".to_owned());
+        }
+        if !address.ip().is_loopback() {
+            return Err(format!(
+                "{} is not a loopback address: whoever reaches it could read the metrics. Listen on 127.0.0.1 or [::1], and let a proxy with TLS or a tunnel lead there",
+                address.ip()
+            ));
+        }
+        Ok(MetricsAddress(address))
+    }
 }
 
 /// Where the API's Unix socket is.
@@ -207,9 +237,24 @@ mod tests {
             ("read-group = 'no such group'", "groupadd"),
             ("read-group = -1", ""),
             ("port = 80", "unknown field"),
+            ("metrics = '0.0.0.0:9477'", "not a loopback address"),
+            ("metrics = '[2001:db8::1]:9477'", "not a loopback address"),
+            ("metrics = '127.0.0.1:0'", "name one"),
+            ("metrics = '127.0.0.1'", "expected an address and a port"),
+            (
+                "metrics = 'localhost:9477'",
+                "expected an address and a port",
+            ),
         ] {
             let error = read(text).expect_err(text).to_string();
             assert!(error.contains(why), "{text}: {error}");
+        }
+        for text in ["127.0.0.1:9477", "[::1]:9477", "127.8.8.8:80"] {
+            let settings = read(&format!("metrics = '{text}'")).expect("right");
+            assert_eq!(
+                settings.metrics.map(|one| one.0.to_string()),
+                Some(text.to_owned())
+            );
         }
         let long = format!("socket = '/{}'", "a".repeat(SOCKET_MAX));
         assert!(read(&long).expect_err("long").to_string().contains("107"));

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use weir_kernel::NetNs;
 
 use crate::live_agent::Bed;
 use crate::live_bed::{root, stderr};
@@ -73,7 +75,7 @@ fn the_api_says_what_commands_say() {
     bed.write("\"deny tcp to-port 7001\"");
     let agent = bed.agent();
     let serving = agent.event("serving");
-    let socket = PathBuf::from(serving["socket"].as_str().expect("a path"));
+    let socket = PathBuf::from(serving["at"].as_str().expect("a path"));
     assert_eq!(socket, bed.state.join("agent.sock"));
     let edge = &bed.edge;
     let command = |args: &[&str]| -> Value {
@@ -123,6 +125,108 @@ fn the_api_says_what_commands_say() {
         let (found, body) = ask(&socket, "GET", path);
         assert_eq!(found, status, "{path}: {body}");
     }
+}
+
+/// A free port of a namespace. It is let go before the agent takes it; nobody else is there.
+fn free_address(ns: &NetNs) -> SocketAddr {
+    let bound = ns.run(|| TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()));
+    bound.expect("namespace").expect("a free port")
+}
+
+#[test]
+fn prometheus_reads_the_metrics() {
+    if !root("prometheus_reads_the_metrics") {
+        return;
+    }
+    let bed = Bed::new("scrape");
+    bed.write("\"deny tcp to-port 7001\"");
+    let address = free_address(&bed.right);
+    let text = format!("[api]\nsocket = \"off\"\nmetrics = \"{address}\"\n");
+    fs::write(bed.folder.join("agent.toml"), text).expect("writable");
+    let agent = bed.agent();
+    let url = format!("http://{address}/metrics");
+    assert_eq!(agent.event("serving")["at"], url.as_str());
+    let curl = |arguments: &[&str]| {
+        let mut command = bed.right.command("curl").expect("namespace");
+        let output = command.args(["-s", "-m", "30"]).args(arguments).output();
+        String::from_utf8(output.expect("curl runs").stdout).expect("UTF-8")
+    };
+    let answer = curl(&["-i", &url]);
+    let content = "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n";
+    assert!(answer.contains(content), "{answer}");
+    let edge = format!("weir_edge_generation{{edge=\"{}\"}} 1\n", bed.edge);
+    assert!(
+        answer.contains(&edge) && answer.ends_with("# EOF\n"),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("weir_agent_files{state=\"applied\"} 1\n"),
+        "{answer}"
+    );
+    let other = curl(&[
+        "-X",
+        "POST",
+        "-d",
+        "x",
+        &format!("http://{address}/v1/status"),
+    ]);
+    assert!(other.contains("\"status\":405"), "{other}");
+    a_prometheus_scrapes(&bed, address);
+    // A wrong address is refused, and the one before holds.
+    fs::write(
+        bed.folder.join("agent.toml"),
+        "[api]\nmetrics = \"0.0.0.0:9477\"\n",
+    )
+    .expect("writable");
+    let warning = agent.event("warning");
+    let text = warning["text"].as_str().expect("text");
+    assert!(text.contains("not a loopback address"), "{text}");
+    assert!(curl(&[&url]).ends_with("# EOF\n"));
+}
+
+/// The server of Debian, if it is installed.
+fn a_prometheus_scrapes(bed: &Bed, address: SocketAddr) {
+    let own = free_address(&bed.right);
+    let config = bed.state.join("prometheus.yml");
+    let text = format!(
+        "global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}\nscrape_configs:\n- job_name: weir\n  static_configs:\n  - targets: ['{address}']\n"
+    );
+    fs::write(&config, text).expect("writable");
+    let mut command = bed.right.command("prometheus").expect("namespace");
+    command.arg(format!("--config.file={}", config.display()));
+    command.arg(format!(
+        "--storage.tsdb.path={}",
+        bed.state.join("tsdb").display()
+    ));
+    command.arg(format!("--web.listen-address={own}"));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let line = format!(
+                "prometheus_reads_the_metrics: no scrape by Prometheus ({error}): install prometheus\n"
+            );
+            let _ = std::io::stderr().write_all(line.as_bytes());
+            return;
+        }
+    };
+    let query = format!("http://{own}/api/v1/query?query=weir_edge_generation");
+    let until = Instant::now() + PATIENCE;
+    let found = loop {
+        let mut command = bed.right.command("curl").expect("namespace");
+        let output = command
+            .args(["-s", "-m", "5", &query])
+            .output()
+            .expect("curl runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if text.contains(&bed.edge) || Instant::now() > until {
+            break text;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let _ = child.kill();
+    let _ = child.wait();
+    assert!(found.contains(&bed.edge), "{found}");
 }
 
 fn every_answer_has_the_members_of_the_document(socket: &Path, edge: &str) {
@@ -182,9 +286,9 @@ fn roles_are_those_of_groups() {
     assert!(text.contains("groupadd"), "{text}");
     assert_eq!(ask(&socket, "GET", "/v1/agent").0, 200);
     fs::write(bed.folder.join("agent.toml"), "[api]\nsocket = \"off\"\n").expect("writable");
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = Instant::now() + PATIENCE;
     while socket.exists() {
-        assert!(std::time::Instant::now() < until, "it serves on");
+        assert!(Instant::now() < until, "it serves on");
         std::thread::sleep(Duration::from_millis(50));
     }
     let _ = fs::remove_dir_all(&folder);

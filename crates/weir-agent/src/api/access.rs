@@ -8,6 +8,8 @@ use super::limits::Limits;
 /// What a peer may do. Each role contains those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
+    /// See the metrics.
+    Metrics,
     /// See everything that `weir status` and `weir history` show.
     Read,
     /// Change edges.
@@ -17,6 +19,7 @@ pub(crate) enum Role {
 impl Role {
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Role::Metrics => "metrics",
             Role::Read => "read",
             Role::Operate => "operate",
         }

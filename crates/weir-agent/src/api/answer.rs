@@ -32,7 +32,8 @@ const STREAM: &str = "text/event-stream";
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
-    pub(super) uid: u32,
+    /// `None`: over TCP, where nobody says who it is.
+    pub(super) uid: Option<u32>,
     pub(super) role: Role,
 }
 
@@ -172,11 +173,18 @@ async fn routed(
     let plain = |problem| (problem, None);
     if client.role < route.role {
         let role = route.role.name();
-        return Err(plain(Problem::new(
-            StatusCode::FORBIDDEN,
-            format!("user {} has not the role {role}", client.uid),
-            format!("connect as root, or as a member of `{role}-group` of agent.toml, `[api]`"),
-        )));
+        let (detail, next) = match client.uid {
+            Some(uid) => (
+                format!("user {uid} has not the role {role}"),
+                format!("connect as root, or as a member of `{role}-group` of agent.toml, `[api]`"),
+            ),
+            None => (
+                format!("{} is not served over TCP", head.uri.path()),
+                "GET /metrics here; connect to the Unix socket of the agent for the rest"
+                    .to_owned(),
+            ),
+        };
+        return Err(plain(Problem::new(StatusCode::FORBIDDEN, detail, next)));
     }
     let query = head.uri.query().unwrap_or_default();
     routes::query(route, query, &mut arguments).map_err(plain)?;
@@ -265,7 +273,8 @@ async fn called(
         Call::Document => document(),
         Call::Events => return Ok(stream(shared, &arguments, headers)),
         Call::Metrics => {
-            let text = shared.read(|host| host.metrics()).await?;
+            let view = shared.hub.current();
+            let text = shared.read(move |host| host.metrics(&view)).await?;
             return Ok(whole(OPENMETRICS, text.into()));
         }
         Call::Status => shared.read(|host| host.status(None, false)).await?,

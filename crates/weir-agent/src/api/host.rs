@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::problem::Problem;
+use crate::agent::View;
 
 /// What the API asks of the host, which the command line answers in the same words.
 pub trait Host: Send + Sync + 'static {
@@ -18,9 +19,9 @@ pub trait Host: Send + Sync + 'static {
     /// There is no such edge or change, or no history is kept.
     fn history(&self, edge: &str, number: Option<u32>) -> Result<Value, Problem>;
 
-    /// What `weir status --openmetrics` prints.
+    /// What `weir status --openmetrics` prints, and how the agent stands.
     ///
     /// # Errors
     /// What runs cannot be read.
-    fn metrics(&self) -> Result<String, Problem>;
+    fn metrics(&self, view: &View) -> Result<String, Problem>;
 }

@@ -95,6 +95,10 @@ impl Hub {
         self.newest.send_replace(number);
     }
 
+    pub(crate) fn current(&self) -> View {
+        lock(&self.view).clone()
+    }
+
     pub(crate) fn view(&self) -> Value {
         let newest_event = self.newest();
         json!(Shown {

@@ -9,6 +9,8 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// Connections of one user, root included.
     pub(crate) of_user: usize,
+    /// Connections over TCP.
+    pub(crate) scrapers: usize,
     /// Refused connections that are listened to, so that they get to read why. More are closed at once.
     pub(crate) refused: usize,
     /// For how long.
@@ -36,6 +38,7 @@ impl Default for Limits {
         Limits {
             connections: 128,
             of_user: 32,
+            scrapers: 16,
             refused: 32,
             refused_time: Duration::from_secs(1),
             head: 16 << 10,

@@ -28,7 +28,7 @@ use crate::settings::{ApiSettings, Socket};
 use access::Access;
 use hub::Hub;
 use limits::Limits;
-use server::Server;
+use server::{Places, Server};
 
 /// Where run folders of weir are, if systemd names no other.
 const RUN: &str = "/run/weir";
@@ -66,20 +66,29 @@ impl Api {
         self.settings = Some(settings.clone());
         // Before the next begins: it may be at the same place.
         self.server = None;
-        let Some(path) = place(&settings.socket) else {
+        let places = Places {
+            socket: place(&settings.socket),
+            access: Access {
+                read: settings.read_group.map(|group| group.0),
+                operate: settings.operate_group.map(|group| group.0),
+            },
+            metrics: settings.metrics.map(|address| address.0),
+        };
+        if places.socket.is_none() && places.metrics.is_none() {
             self.error = None;
             return Vec::new();
-        };
-        let access = Access {
-            read: settings.read_group.map(|group| group.0),
-            operate: settings.operate_group.map(|group| group.0),
-        };
+        }
         let (hub, host) = (Arc::clone(&self.hub), Arc::clone(&self.host));
-        match Server::start(&path, access, Limits::default(), hub, host) {
+        match Server::start(&places, Limits::default(), hub, host) {
             Ok(server) => {
                 self.server = Some(server);
                 self.error = None;
-                vec![Event::Serving { socket: path }]
+                let socket = places.socket.map(|path| path.display().to_string());
+                let metrics = places
+                    .metrics
+                    .map(|address| format!("http://{address}/metrics"));
+                let all = socket.into_iter().chain(metrics);
+                all.map(|at| Event::Serving { at }).collect()
             }
             Err(text) => {
                 let is_new = self.error.as_ref() != Some(&text);

@@ -108,7 +108,7 @@ pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Method::GET,
         path: "/metrics",
-        role: Role::Read,
+        role: Role::Metrics,
         call: Call::Metrics,
         summary: "Counters of all edges as OpenMetrics text",
         query: &[],

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fs::{self, DirBuilder, Permissions};
 use std::future::{Future as _, poll_fn};
 use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener as StdListener;
@@ -21,12 +22,12 @@ use hyper::service::{Service, service_fn};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
-use super::access::{Access, Connections, Peer, Place};
+use super::access::{Access, Connections, Peer, Place, Role};
 use super::answer::{Client, Payload, Shared, answer, refused};
 use super::host::Host;
 use super::hub::Hub;
@@ -40,27 +41,41 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause after a connection that could not be accepted, as when no file descriptor is free.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Where a server listens, and to whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Places {
+    /// The Unix socket.
+    pub(super) socket: Option<PathBuf>,
+    /// Who has a role there.
+    pub(super) access: Access,
+    /// The address of the metrics over TCP.
+    pub(super) metrics: Option<SocketAddr>,
+}
+
 /// A thread that serves; ends when dropped.
 #[derive(Debug)]
 pub(super) struct Server {
-    path: PathBuf,
+    path: Option<PathBuf>,
     stop: Option<watch::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Serves at a path.
+    /// Serves.
     ///
     /// # Errors
-    /// In words: the socket cannot be made, or another process listens there.
+    /// In words: a socket cannot be made, or another process listens there.
     pub(super) fn start(
-        path: &Path,
-        access: Access,
+        places: &Places,
         limits: Limits,
         hub: Arc<Hub>,
         host: Arc<dyn Host>,
     ) -> Result<Server, String> {
-        let listener = listen(path, &access)?;
+        let access = places.access;
+        let metrics = places.metrics.map(listen_tcp).transpose()?;
+        // Last: the file of a socket outlives a failure of what comes after.
+        let socket = places.socket.as_deref();
+        let socket = socket.map(|path| listen(path, &access)).transpose()?;
         let cannot = |error: io::Error| format!("cannot start its thread: {error}");
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -68,13 +83,19 @@ impl Server {
             .max_blocking_threads(2)
             .build()
             .map_err(cannot)?;
-        let (stop, stopped) = watch::channel(());
+        let (stop, mut stopped) = watch::channel(());
         let work = move || {
             runtime.block_on(async {
                 let shared = Arc::new(Shared::new(hub, host, limits));
-                // It was made non-blocking, and the runtime is there: what else can fail is a lack of memory.
-                if let Ok(listener) = UnixListener::from_std(listener) {
-                    accept(listener, access, shared, stopped).await;
+                // They were made non-blocking, and the runtime is there: what else can fail is a lack of memory.
+                let metrics = metrics.and_then(|one| TcpListener::from_std(one).ok());
+                let socket = socket.and_then(|one| UnixListener::from_std(one).ok());
+                if let Some(listener) = metrics {
+                    tokio::spawn(accept_tcp(listener, Arc::clone(&shared)));
+                }
+                match socket {
+                    Some(listener) => accept(listener, access, shared, stopped).await,
+                    None => drop(stopped.changed().await),
                 }
             });
             runtime.shutdown_timeout(PATIENCE);
@@ -84,7 +105,7 @@ impl Server {
             .spawn(work)
             .map_err(cannot)?;
         Ok(Server {
-            path: path.to_owned(),
+            path: places.socket.clone(),
             stop: Some(stop),
             thread: Some(thread),
         })
@@ -95,7 +116,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop = None;
         // Before it ends: a client that comes now finds none, not one that never answers.
-        let _ = fs::remove_file(&self.path);
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -133,6 +156,47 @@ fn listen(path: &Path, access: &Access) -> Result<StdListener, String> {
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(cannot)?;
     listener.set_nonblocking(true).map_err(cannot)?;
     Ok(listener)
+}
+
+fn listen_tcp(address: SocketAddr) -> Result<StdTcpListener, String> {
+    let cannot = |error: io::Error| {
+        format!(
+            "cannot listen on {address}: {error}; name another address in agent.toml, `[api] metrics`"
+        )
+    };
+    let listener = StdTcpListener::bind(address).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    Ok(listener)
+}
+
+/// Serves the metrics, to everybody who reaches the address.
+async fn accept_tcp(listener: TcpListener, shared: Arc<Shared>) {
+    let places = Arc::new(Semaphore::new(shared.limits.scrapers));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            let problem = Problem::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                format!("too many connections: {}", shared.limits.scrapers),
+                "close some, and try again",
+            );
+            // It has the room of a fresh socket, so it is written at once or not at all.
+            drop(stream.try_write(&refusal(&problem)));
+            continue;
+        };
+        let client = Client {
+            uid: None,
+            role: Role::Metrics,
+        };
+        let shared = Arc::clone(&shared);
+        tokio::spawn(async move {
+            serve(stream, client, shared).await;
+            drop(place);
+        });
+    }
 }
 
 /// Whether something listens at a socket's path.
@@ -225,7 +289,7 @@ fn admit(
             "close some, and try again",
         ));
     };
-    let uid = peer.uid;
+    let uid = Some(peer.uid);
     Ok((Client { uid, role }, place))
 }
 

@@ -1,6 +1,7 @@
 //! The API over real sockets, with a host that is made up and limits that are short.
 
 use std::io::{self, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use super::host::Host;
 use super::hub::Hub;
 use super::limits::Limits;
 use super::problem::Problem;
-use super::server::Server;
+use super::server::{Places, Server};
+use crate::agent::View;
 use crate::event::Event;
 
 /// Long enough for a host that is busy.
@@ -39,7 +41,7 @@ impl Host for MadeUp {
         Ok(json!({ "edge": edge, "number": number }))
     }
 
-    fn metrics(&self) -> Result<String, Problem> {
+    fn metrics(&self, _: &View) -> Result<String, Problem> {
         Ok("# EOF\n".to_owned())
     }
 }
@@ -105,7 +107,12 @@ fn start(path: &Path, limits: Limits, hub: &Arc<Hub>) -> Result<Server, String> 
         read: None,
         operate: Some(own),
     };
-    Server::start(path, access, limits, Arc::clone(hub), Arc::new(MadeUp))
+    let places = Places {
+        socket: Some(path.to_owned()),
+        access,
+        metrics: None,
+    };
+    Server::start(&places, limits, Arc::clone(hub), Arc::new(MadeUp))
 }
 
 /// All until the other end closes, by whatever means.
@@ -281,6 +288,51 @@ fn one_request_at_a_time_reads_the_host() {
             .count()
     };
     assert_eq!((of("200"), of("429")), (2, 2));
+}
+
+#[test]
+fn metrics_over_tcp_and_nothing_else() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let places = Places {
+        metrics: Some(address),
+        ..Places::default()
+    };
+    let limits = Limits {
+        scrapers: 3,
+        head_time: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let start = || Server::start(&places, limits, Arc::default(), Arc::new(MadeUp));
+    let error = start().expect_err("taken");
+    assert!(error.contains("name another address"), "{error}");
+    drop(listener);
+    let server = start().expect("free");
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let mut answer = String::new();
+        // One that was refused may be closed before it has sent all.
+        let _ = stream.write_all(request.as_bytes());
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    assert!(get("/metrics").ends_with("# EOF\n"));
+    is_problem(&get("/v1/status"), 403);
+    is_problem(&get("/v1/events"), 403);
+    is_problem(&get("/"), 404);
+    // A scraper gets in again when idle connections are closed.
+    let _idle: Vec<TcpStream> = (0..50)
+        .map(|_| TcpStream::connect(address).expect("it listens"))
+        .collect();
+    assert!(!get("/metrics").contains("# EOF"));
+    let until = Instant::now() + PATIENCE;
+    while !get("/metrics").ends_with("# EOF\n") {
+        assert!(Instant::now() < until, "idle connections stay");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(server);
+    assert!(TcpStream::connect(address).is_err(), "it listens on");
 }
 
 #[test]

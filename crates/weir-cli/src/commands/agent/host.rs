@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use weir_agent::api::{Host, Problem};
-use weir_agent::metrics;
+use weir_agent::{View, metrics};
 use weir_runtime::RuntimeError;
 use weir_runtime::history::History;
 
@@ -41,8 +41,8 @@ impl Host for Here {
         })
     }
 
-    fn metrics(&self) -> Result<String, Problem> {
-        metrics::openmetrics().map_err(failed)
+    fn metrics(&self, view: &View) -> Result<String, Problem> {
+        metrics::openmetrics(Some(view)).map_err(failed)
     }
 }
 

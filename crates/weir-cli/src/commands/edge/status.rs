@@ -28,7 +28,7 @@ struct Unreadable {
 
 pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
     if args.openmetrics {
-        output::out(&weir_agent::metrics::openmetrics()?)?;
+        output::out(&weir_agent::metrics::openmetrics(None)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let named = match &args.config {
