@@ -66,6 +66,15 @@ pub enum Event {
         /// Seconds until it is started again; `None`: it is wanted no more.
         again: Option<u64>,
     },
+    /// A client of the API had something changed.
+    Requested {
+        /// The edge; `None`: all.
+        edge: Option<String>,
+        /// What.
+        what: String,
+        /// The user.
+        user: String,
+    },
     /// The API serves.
     Serving {
         /// The path of its socket, or the address of its metrics.
@@ -114,6 +123,10 @@ impl fmt::Display for Event {
                     None => Ok(()),
                 }
             }
+            Event::Requested { edge, what, user } => match edge {
+                Some(edge) => write!(f, "edge {edge}: {what}, requested by {user}"),
+                None => write!(f, "{what}, requested by {user}"),
+            },
             Event::Serving { at } => write!(f, "the API serves at {at}"),
             Event::Warning { text } => f.write_str(text),
         }

@@ -229,6 +229,115 @@ fn a_prometheus_scrapes(bed: &Bed, address: SocketAddr) {
     assert!(found.contains(&bed.edge), "{found}");
 }
 
+/// A request with a body of JSON.
+#[track_caller]
+fn post(socket: &Path, path: &str, body: &str) -> (u16, Value) {
+    let mut stream = UnixStream::connect(socket).expect("the agent listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("UTF-8");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    (
+        status.expect("a status"),
+        serde_json::from_str(body).expect("JSON"),
+    )
+}
+
+#[test]
+fn operators_roll_back_apply_and_confirm() {
+    if !root("operators_roll_back_apply_and_confirm") {
+        return;
+    }
+    let bed = Bed::new("operate");
+    bed.write("\"deny tcp to-port 7001\"");
+    let agent = bed.agent();
+    agent.event("applied");
+    let socket = bed.state.join("agent.sock");
+    agent.event("serving");
+    let edge = format!("/v1/edges/{}", bed.edge);
+    let (status, problem) = post(&socket, &format!("{edge}/rollback"), "");
+    assert_eq!(status, 409, "there is one change: {problem}");
+    bed.write("\"deny tcp to-port 7002\"");
+    agent.event("applied");
+    let dry = post(&socket, &format!("{edge}/rollback"), "{\"dry_run\": true}");
+    assert_eq!((dry.0, &dry.1["applied"]), (200, &Value::from(false)));
+    let (status, back) = post(&socket, &format!("{edge}/rollback"), "{}");
+    assert_eq!(
+        (status, &back["to"], &back["number"]),
+        (200, &1.into(), &3.into()),
+        "{back}"
+    );
+    assert_eq!(back["changes"], dry.1["changes"]);
+    let requested = agent.event("requested");
+    assert_eq!(
+        (&requested["what"], &requested["user"]),
+        (&"rollback".into(), &"root".into())
+    );
+    agent.event("edited");
+    let change = get(&socket, &format!("{edge}/history/3"));
+    assert_eq!(change["user"], "root");
+    let command = format!("POST {edge}/rollback");
+    assert_eq!(change["command"], command.as_str());
+    // What the file says differs now, until it is applied again.
+    let (status, plan) = post(&socket, &format!("{edge}/plan"), "");
+    assert_eq!(status, 200, "{plan}");
+    let same = post(&socket, &format!("{edge}/plan"), "").1;
+    assert_eq!(plan, same, "a plan changes nothing");
+    let (status, view) = post(&socket, "/v1/apply", "{}");
+    assert_eq!(
+        (status, &view["files"][0]["state"]),
+        (200, &"applied".into()),
+        "{view}"
+    );
+    agent.event("applied");
+    let after = post(&socket, &format!("{edge}/plan"), "").1;
+    assert_ne!(plan, after, "nothing differs any more");
+    // A change that waits for confirmation.
+    let (status, problem) = post(&socket, &format!("{edge}/confirm"), "");
+    assert_eq!(status, 409, "{problem}");
+    let by_hand = bed.state.join("by-hand.toml");
+    let text = fs::read_to_string(bed.file())
+        .expect("readable")
+        .replace("7002", "7003");
+    fs::write(&by_hand, text).expect("writable");
+    let mut command = bed
+        .right
+        .command(env!("CARGO_BIN_EXE_weir"))
+        .expect("namespace");
+    command.args(["apply", "--confirm", "60s"]).arg(&by_hand);
+    command
+        .env("STATE_DIRECTORY", &bed.state)
+        .stdin(Stdio::null());
+    let mut child = command.spawn().expect("weir starts");
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let (status, problem) = post(&socket, &format!("{edge}/confirm"), "");
+        if status == 200 {
+            break;
+        }
+        assert!(status == 409 && Instant::now() < until, "{problem}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(child.wait().expect("it ends").success(), "confirmed");
+    // A file with a mistake.
+    bed.write("\"deny tpc to-port 7003\"");
+    agent.event("failed");
+    let (status, problem) = post(&socket, &format!("{edge}/plan"), "");
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    assert!(status == 422 && detail.contains("tpc"), "{problem}");
+    let (status, _) = post(&socket, "/v1/edges/nowhere/rollback", "");
+    assert_eq!(status, 404);
+}
+
 fn every_answer_has_the_members_of_the_document(socket: &Path, edge: &str) {
     let document = get(socket, "/v1/openapi.json");
     for (path, operations) in document["paths"].as_object().expect("paths") {

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
@@ -13,8 +14,10 @@ use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use weir_runtime::history::{Author, user_name};
 
 use super::access::Role;
+use super::asks::{self, Ask, Task};
 use super::events;
 use super::host::Host;
 use super::hub::Hub;
@@ -22,6 +25,7 @@ use super::limits::Limits;
 use super::openapi::document;
 use super::problem::{MEDIA, Problem};
 use super::routes::{self, Arguments, Call, OPENMETRICS, Route};
+use crate::event::Event;
 
 /// Media type of answers.
 const JSON: &str = "application/json";
@@ -41,6 +45,7 @@ pub(super) struct Client {
 pub(super) struct Shared {
     hub: Arc<Hub>,
     host: Arc<dyn Host>,
+    asks: SyncSender<Ask>,
     pub(super) limits: Limits,
     /// The one that reads the host.
     reader: Arc<Semaphore>,
@@ -49,10 +54,16 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(hub: Arc<Hub>, host: Arc<dyn Host>, limits: Limits) -> Shared {
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        host: Arc<dyn Host>,
+        asks: SyncSender<Ask>,
+        limits: Limits,
+    ) -> Shared {
         Shared {
             hub,
             host,
+            asks,
             limits,
             reader: Arc::new(Semaphore::new(1)),
             waiting: Semaphore::new(limits.waiting),
@@ -82,6 +93,17 @@ impl Shared {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => Err(Problem::failed(format!("the work ended: {error}"))),
             Err(_) => Err(busy("what runs could not be read in time")),
+        }
+    }
+}
+
+impl Shared {
+    /// Has the agent's loop carry something out.
+    async fn change(&self, task: Task) -> Result<Value, Problem> {
+        let answer = asks::put(&self.asks, task)?;
+        match timeout(self.limits.change_time, answer).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) | Err(_) => Err(asks::ended()),
         }
     }
 }
@@ -194,7 +216,7 @@ async fn routed(
             .map_err(plain)?;
         routes::body(route, &bytes, &mut arguments).map_err(plain)?;
     }
-    called(shared, route, arguments, &head.headers)
+    called(shared, client, route, arguments, &head.headers)
         .await
         .map_err(plain)
 }
@@ -263,6 +285,7 @@ async fn collect(
 
 async fn called(
     shared: &Shared,
+    client: Client,
     route: &Route,
     arguments: Arguments,
     headers: &HeaderMap,
@@ -270,6 +293,52 @@ async fn called(
     let edge = arguments.text("edge").to_owned();
     let value = match route.call {
         Call::Agent => shared.hub.view(),
+        Call::Apply => {
+            let event = Event::Requested {
+                edge: None,
+                what: "apply all files".to_owned(),
+                user: user(client),
+            };
+            shared.change(Task::Apply(event)).await?
+        }
+        Call::Confirm => {
+            let event = Event::Requested {
+                edge: Some(edge.clone()),
+                what: "confirm the change that waits".to_owned(),
+                user: user(client),
+            };
+            let work = move |host: &dyn Host| Ok((host.confirm(&edge)?, Some(event)));
+            shared.change(Task::Run(Box::new(work))).await?
+        }
+        Call::Rollback => {
+            let (to, is_dry_run) = (arguments.number("to"), arguments.flag("dry_run"));
+            // A number that is too large for one names no change.
+            let to = to.map(|to| u32::try_from(to).unwrap_or(u32::MAX));
+            let author = Author {
+                user: user(client),
+                command: format!("POST {}", route.path.replace("{edge}", &edge)),
+            };
+            let work = move |host: &dyn Host| {
+                let value = host.rollback(&edge, to, is_dry_run, &author)?;
+                let is_applied = value.get("applied").and_then(Value::as_bool) == Some(true);
+                let event = is_applied.then(|| Event::Requested {
+                    edge: Some(edge),
+                    what: "rollback".to_owned(),
+                    user: author.user,
+                });
+                Ok((value, event))
+            };
+            shared.change(Task::Run(Box::new(work))).await?
+        }
+        Call::Plan => {
+            let Some(file) = shared.hub.file_of(&edge) else {
+                return Err(Problem::not_found(
+                    format!("no file of the agent declares edge {edge}"),
+                    "GET /v1/agent lists its files",
+                ));
+            };
+            shared.read(move |host| host.plan(&file)).await?
+        }
         Call::Document => document(),
         Call::Events => return Ok(stream(shared, &arguments, headers)),
         Call::Metrics => {
@@ -291,6 +360,11 @@ async fn called(
         }
     };
     Ok(json(&value))
+}
+
+/// Who asks, by name.
+fn user(client: Client) -> String {
+    client.uid.map_or_else(String::new, user_name)
 }
 
 /// Events after the number that is given, or after the newest.

@@ -1,6 +1,9 @@
 //! What the server asks of the host that it serves.
 
+use std::path::Path;
+
 use serde_json::Value;
+use weir_runtime::history::Author;
 
 use super::problem::Problem;
 use crate::agent::View;
@@ -18,6 +21,30 @@ pub trait Host: Send + Sync + 'static {
     /// # Errors
     /// There is no such edge or change, or no history is kept.
     fn history(&self, edge: &str, number: Option<u32>) -> Result<Value, Problem>;
+
+    /// What `weir diff --json` prints of a file. Changes nothing.
+    ///
+    /// # Errors
+    /// The file has mistakes.
+    fn plan(&self, file: &Path) -> Result<Value, Problem>;
+
+    /// What `weir rollback --json` does and prints.
+    ///
+    /// # Errors
+    /// There is nothing to go back to, or the kernel refused.
+    fn rollback(
+        &self,
+        edge: &str,
+        to: Option<u32>,
+        is_dry_run: bool,
+        author: &Author,
+    ) -> Result<Value, Problem>;
+
+    /// What `weir apply --confirm-now --json` does and prints.
+    ///
+    /// # Errors
+    /// Nothing waits for it.
+    fn confirm(&self, edge: &str) -> Result<Value, Problem>;
 
     /// What `weir status --openmetrics` prints, and how the agent stands.
     ///

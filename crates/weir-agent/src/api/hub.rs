@@ -3,6 +3,7 @@
 //! Events are in one ring, whoever reads them: a client is a position in it. So a slow client takes no memory, and learns how many it missed.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -106,6 +107,14 @@ impl Hub {
             version: env!("CARGO_PKG_VERSION"),
             newest_event,
         })
+    }
+
+    /// The file that an edge is held to.
+    pub(crate) fn file_of(&self, edge: &str) -> Option<PathBuf> {
+        let view = lock(&self.view);
+        let mut files = view.files.iter();
+        let found = files.find(|row| row.edge.as_deref() == Some(edge));
+        found.map(|row| row.file.clone())
     }
 
     /// Number of the newest event.

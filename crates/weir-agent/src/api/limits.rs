@@ -27,6 +27,8 @@ pub(crate) struct Limits {
     pub(crate) body_time: Duration,
     /// Until it is answered.
     pub(crate) answer_time: Duration,
+    /// Until the agent has carried out a change.
+    pub(crate) change_time: Duration,
     /// Without progress of what is sent.
     pub(crate) stall_time: Duration,
     /// Requests that wait for the one that reads the host.
@@ -47,6 +49,7 @@ impl Default for Limits {
             head_time: Duration::from_secs(10),
             body_time: Duration::from_secs(10),
             answer_time: Duration::from_secs(60),
+            change_time: Duration::from_secs(120),
             stall_time: Duration::from_secs(10),
             waiting: 32,
         }

@@ -5,6 +5,7 @@
 
 mod access;
 mod answer;
+mod asks;
 mod events;
 mod host;
 mod hub;
@@ -17,6 +18,8 @@ mod stall;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::Duration;
 
 pub use host::Host;
 pub use openapi::document;
@@ -26,12 +29,24 @@ use crate::agent::View;
 use crate::event::Event;
 use crate::settings::{ApiSettings, Socket};
 use access::Access;
+use asks::{Ask, Reply, Task};
 use hub::Hub;
 use limits::Limits;
 use server::{Places, Server};
 
 /// Where run folders of weir are, if systemd names no other.
 const RUN: &str = "/run/weir";
+
+/// Why [`Api::wait`] returned.
+#[derive(Debug)]
+pub enum Woken {
+    /// The time is over, or nothing was changed.
+    Time,
+    /// All files are to be applied.
+    Apply(Event),
+    /// Something was changed.
+    Changed(Event),
+}
 
 /// The API of an agent. Without [`Api::hold`] it serves nothing.
 pub struct Api {
@@ -40,6 +55,12 @@ pub struct Api {
     /// The settings that were last tried.
     settings: Option<ApiSettings>,
     server: Option<Server>,
+    /// Where requests come from that change something.
+    asks: Receiver<Ask>,
+    /// Its other end, for the next server.
+    queue: SyncSender<Ask>,
+    /// Who waits for all files to be applied.
+    applies: Vec<Reply>,
     /// Why it does not serve. Said once.
     error: Option<String>,
 }
@@ -48,7 +69,11 @@ impl Api {
     /// Of a host.
     #[must_use]
     pub fn new(host: Arc<dyn Host>) -> Api {
+        let (queue, asks) = asks::queue();
         Api {
+            asks,
+            queue,
+            applies: Vec::new(),
             hub: Arc::default(),
             host,
             settings: None,
@@ -79,7 +104,8 @@ impl Api {
             return Vec::new();
         }
         let (hub, host) = (Arc::clone(&self.hub), Arc::clone(&self.host));
-        match Server::start(&places, Limits::default(), hub, host) {
+        let queue = self.queue.clone();
+        match Server::start(&places, Limits::default(), hub, host, queue) {
             Ok(server) => {
                 self.server = Some(server);
                 self.error = None;
@@ -101,9 +127,39 @@ impl Api {
         }
     }
 
-    /// Tells clients how the agent stands.
-    pub fn show(&self, view: View) {
+    /// Tells clients how the agent stands after a look.
+    pub fn show(&mut self, view: View) {
         self.hub.show(view);
+        for reply in self.applies.drain(..) {
+            // A client that is gone needs no answer.
+            let _ = reply.send(Ok(self.hub.view()));
+        }
+    }
+
+    /// Waits for a request that changes something, and carries it out.
+    pub fn wait(&mut self, limit: Duration) -> Woken {
+        // The other end is here, too: the only error is time.
+        let Ok(ask) = self.asks.recv_timeout(limit) else {
+            return Woken::Time;
+        };
+        // Whoever asked was told that it takes too long.
+        if ask.reply.is_closed() {
+            return Woken::Time;
+        }
+        match ask.task {
+            Task::Apply(event) => {
+                self.applies.push(ask.reply);
+                Woken::Apply(event)
+            }
+            Task::Run(work) => {
+                let (result, event) = match work(&*self.host) {
+                    Ok((value, event)) => (Ok(value), event),
+                    Err(problem) => (Err(problem), None),
+                };
+                let _ = ask.reply.send(result);
+                event.map_or(Woken::Time, Woken::Changed)
+            }
+        }
     }
 
     /// Tells clients what happened.

@@ -10,12 +10,16 @@ use super::problem::Problem;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Agent,
+    Apply,
     Change,
+    Confirm,
     Document,
     Edge,
     Events,
     History,
     Metrics,
+    Plan,
+    Rollback,
     Status,
 }
 
@@ -68,6 +72,14 @@ pub(crate) struct Route {
     pub(crate) problems: &'static [StatusCode],
 }
 
+/// How changes fail.
+const CHANGES: &[StatusCode] = &[StatusCode::SERVICE_UNAVAILABLE];
+const CHANGES_EDGE: &[StatusCode] = &[
+    StatusCode::NOT_FOUND,
+    StatusCode::CONFLICT,
+    StatusCode::SERVICE_UNAVAILABLE,
+];
+
 /// Arguments of paths.
 pub(crate) const PATH: &[Field] = &[
     field("edge", Type::String, "Name of an edge"),
@@ -103,8 +115,87 @@ const CHANGE: &[Field] = &[
     field("changes", Type::Array, "What it changed, a line each"),
 ];
 
+const AGENT: &[Field] = &[
+    field("folder", Type::String, "Folder of the files"),
+    field(
+        "files",
+        Type::Array,
+        "Files: `file`, `edge`, `state` (`applied`, `edited`, `failed`), `error`",
+    ),
+    field(
+        "children",
+        Type::Array,
+        "Commands beside edges: `edge`, `command`, `process`, `restarts`",
+    ),
+    field("version", Type::String, "Version of the agent"),
+    field("newest_event", Type::Integer, "Number of the newest event"),
+];
+
 /// All of them.
 pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        method: Method::POST,
+        path: "/v1/apply",
+        role: Role::Operate,
+        call: Call::Apply,
+        summary: "Apply all files again, also of edited edges, as SIGHUP; answers when it is done",
+        query: &[],
+        body: &[],
+        answer: Answer::Json(AGENT),
+        problems: CHANGES,
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/edges/{edge}/confirm",
+        role: Role::Operate,
+        call: Call::Confirm,
+        summary: "Confirm the change that waits, as `weir apply --confirm-now`",
+        query: &[],
+        body: &[],
+        answer: Answer::Json(&[
+            field("edge", Type::String, "Name of the edge"),
+            field("confirmed", Type::Boolean, "true"),
+        ]),
+        problems: CHANGES_EDGE,
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/edges/{edge}/plan",
+        role: Role::Operate,
+        call: Call::Plan,
+        summary: "What applying the file of an edge would change, as `weir diff --json`; changes nothing",
+        query: &[],
+        body: &[],
+        answer: Answer::Json(&[field("edge", Type::String, "Name of the edge")]),
+        problems: &[StatusCode::NOT_FOUND, StatusCode::UNPROCESSABLE_ENTITY],
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/edges/{edge}/rollback",
+        role: Role::Operate,
+        call: Call::Rollback,
+        summary: "Restore the state after an earlier change, as `weir rollback`",
+        query: &[],
+        body: &[
+            field(
+                "to",
+                Type::Integer,
+                "Number of that change; default: the one before the newest",
+            ),
+            field("dry_run", Type::Boolean, "Only answer what it would change"),
+        ],
+        answer: Answer::Json(&[
+            field("edge", Type::String, "Name of the edge"),
+            field(
+                "to",
+                Type::Integer,
+                "Number of the change whose state it is",
+            ),
+            field("changes", Type::Array, "What that changed, a line each"),
+            field("applied", Type::Boolean, "Whether something was changed"),
+        ]),
+        problems: CHANGES_EDGE,
+    },
     Route {
         method: Method::GET,
         path: "/metrics",
@@ -124,21 +215,7 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "Files and children of the agent, with their errors",
         query: &[],
         body: &[],
-        answer: Answer::Json(&[
-            field("folder", Type::String, "Folder of the files"),
-            field(
-                "files",
-                Type::Array,
-                "Files: `file`, `edge`, `state` (`applied`, `edited`, `failed`), `error`",
-            ),
-            field(
-                "children",
-                Type::Array,
-                "Commands beside edges: `edge`, `command`, `process`, `restarts`",
-            ),
-            field("version", Type::String, "Version of the agent"),
-            field("newest_event", Type::Integer, "Number of the newest event"),
-        ]),
+        answer: Answer::Json(AGENT),
         problems: &[],
     },
     Route {

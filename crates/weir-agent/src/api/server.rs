@@ -11,6 +11,7 @@ use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -29,6 +30,7 @@ use tokio::time::sleep;
 
 use super::access::{Access, Connections, Peer, Place, Role};
 use super::answer::{Client, Payload, Shared, answer, refused};
+use super::asks::Ask;
 use super::host::Host;
 use super::hub::Hub;
 use super::limits::Limits;
@@ -70,6 +72,7 @@ impl Server {
         limits: Limits,
         hub: Arc<Hub>,
         host: Arc<dyn Host>,
+        asks: SyncSender<Ask>,
     ) -> Result<Server, String> {
         let access = places.access;
         let metrics = places.metrics.map(listen_tcp).transpose()?;
@@ -86,7 +89,7 @@ impl Server {
         let (stop, mut stopped) = watch::channel(());
         let work = move || {
             runtime.block_on(async {
-                let shared = Arc::new(Shared::new(hub, host, limits));
+                let shared = Arc::new(Shared::new(hub, host, asks, limits));
                 // They were made non-blocking, and the runtime is there: what else can fail is a lack of memory.
                 let metrics = metrics.and_then(|one| TcpListener::from_std(one).ok());
                 let socket = socket.and_then(|one| UnixListener::from_std(one).ok());

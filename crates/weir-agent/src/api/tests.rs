@@ -11,14 +11,19 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
+use weir_runtime::history::Author;
+
 use super::access::Access;
+use super::asks;
 use super::host::Host;
 use super::hub::Hub;
 use super::limits::Limits;
 use super::problem::Problem;
 use super::server::{Places, Server};
+use super::{Api, Woken};
 use crate::agent::View;
 use crate::event::Event;
+use crate::settings::{ApiSettings, Group, Socket};
 
 /// Long enough for a host that is busy.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,6 +44,27 @@ impl Host for MadeUp {
 
     fn history(&self, edge: &str, number: Option<u32>) -> Result<Value, Problem> {
         Ok(json!({ "edge": edge, "number": number }))
+    }
+
+    fn plan(&self, file: &Path) -> Result<Value, Problem> {
+        Ok(json!({ "edge": "office", "file": file }))
+    }
+
+    fn rollback(
+        &self,
+        edge: &str,
+        to: Option<u32>,
+        is_dry_run: bool,
+        author: &Author,
+    ) -> Result<Value, Problem> {
+        Ok(json!({ "edge": edge, "to": to, "applied": !is_dry_run, "author": author }))
+    }
+
+    fn confirm(&self, edge: &str) -> Result<Value, Problem> {
+        Err(Problem::conflict(
+            format!("nothing waits at {edge}"),
+            "apply",
+        ))
     }
 
     fn metrics(&self, _: &View) -> Result<String, Problem> {
@@ -112,7 +138,8 @@ fn start(path: &Path, limits: Limits, hub: &Arc<Hub>) -> Result<Server, String> 
         access,
         metrics: None,
     };
-    Server::start(&places, limits, Arc::clone(hub), Arc::new(MadeUp))
+    let (queue, _) = asks::queue();
+    Server::start(&places, limits, Arc::clone(hub), Arc::new(MadeUp), queue)
 }
 
 /// All until the other end closes, by whatever means.
@@ -290,6 +317,119 @@ fn one_request_at_a_time_reads_the_host() {
     assert_eq!((of("200"), of("429")), (2, 2));
 }
 
+/// POST with a body and a media type.
+fn post(path: &str, media: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Type: {media}\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+#[test]
+fn changes_are_made_by_the_loop_of_the_agent() {
+    let folder = std::env::temp_dir().join(format!("weir-api-{}-loop", std::process::id()));
+    let path = folder.join("agent.sock");
+    let settings = ApiSettings {
+        socket: Socket::Path(path.clone()),
+        operate_group: Some(Group(rustix::process::getgid().as_raw())),
+        ..ApiSettings::default()
+    };
+    let mut api = Api::new(Arc::new(MadeUp));
+    assert_eq!(api.hold(&settings).len(), 1, "it serves");
+    assert!(api.hold(&settings).is_empty(), "said once");
+    let json = "application/json; charset=utf-8";
+    let send = |request: String| {
+        let mut stream = UnixStream::connect(&path).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.write_all(request.as_bytes()).expect("sent");
+        stream
+    };
+    let body = r#"{"to": 3}"#;
+    let mut asked = send(post("/v1/edges/office/rollback", json, body));
+    let Woken::Changed(event) = api.wait(PATIENCE) else {
+        panic!("nothing was changed");
+    };
+    let own = weir_runtime::history::user_name(rustix::process::getuid().as_raw());
+    let line = format!("edge office: rollback, requested by {own}");
+    assert_eq!(event.to_string(), line);
+    let answer = rest(&mut asked);
+    assert!(
+        answer.contains(r#""applied":true"#) && answer.contains(r#""to":3"#),
+        "{answer}"
+    );
+    assert!(
+        answer.contains("POST /v1/edges/office/rollback"),
+        "{answer}"
+    );
+    // Neither of these changes anything.
+    let mut dry = send(post(
+        "/v1/edges/office/rollback",
+        json,
+        r#"{"dry_run": true}"#,
+    ));
+    assert!(matches!(api.wait(PATIENCE), Woken::Time));
+    assert!(rest(&mut dry).contains(r#""applied":false"#));
+    let mut early = send(post("/v1/edges/office/confirm", json, ""));
+    assert!(matches!(api.wait(PATIENCE), Woken::Time));
+    is_problem(&rest(&mut early), 409);
+    // The answer to an apply comes with the next look.
+    let mut apply = send(post("/v1/apply", json, "{}"));
+    assert!(matches!(api.wait(PATIENCE), Woken::Apply(_)));
+    api.show(View {
+        folder: "/looked".into(),
+        ..View::default()
+    });
+    assert!(rest(&mut apply).contains(r#""folder":"/looked""#));
+    // A client that left is not served.
+    drop(send(post("/v1/apply", json, "{}")));
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(
+        matches!(api.wait(Duration::ZERO), Woken::Time),
+        "nobody waits"
+    );
+    drop(api);
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn bodies_have_limits() {
+    let limits = Limits {
+        body_time: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let bed = Bed::new(limits);
+    let path = "/v1/edges/office/rollback";
+    let json = "application/json";
+    is_problem(
+        &bed.ask(&post(path, json, &"x".repeat(limits.body + 1))),
+        413,
+    );
+    is_problem(&bed.ask(&post(path, "text/plain", "{}")), 415);
+    for body in [
+        "[]",
+        "{",
+        r#"{"too": 1}"#,
+        r#"{"to": "1"}"#,
+        r#"{"to": -1}"#,
+        r#"{"edge": "b"}"#,
+    ] {
+        is_problem(&bed.ask(&post(path, json, body)), 400);
+    }
+    let head = format!("POST {path} HTTP/1.1\r\nContent-Type: {json}\r\n");
+    is_problem(
+        &bed.ask(&format!("{head}Content-Length: 10\r\n\r\n{{")),
+        408,
+    );
+    let many = format!("{:x}\r\n{}\r\n", 1 << 14, "x".repeat(1 << 14)).repeat(5);
+    is_problem(
+        &bed.ask(&format!("{head}Transfer-Encoding: chunked\r\n\r\n{many}")),
+        413,
+    );
+    // The agent's loop is gone.
+    is_problem(&bed.ask(&post(path, json, "{}")), 503);
+    is_problem(&bed.ask(&post("/v1/edges/office/plan", json, "")), 404);
+}
+
 #[test]
 fn metrics_over_tcp_and_nothing_else() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -303,7 +443,10 @@ fn metrics_over_tcp_and_nothing_else() {
         head_time: Duration::from_millis(300),
         ..Limits::default()
     };
-    let start = || Server::start(&places, limits, Arc::default(), Arc::new(MadeUp));
+    let start = || {
+        let (queue, _) = asks::queue();
+        Server::start(&places, limits, Arc::default(), Arc::new(MadeUp), queue)
+    };
     let error = start().expect_err("taken");
     assert!(error.contains("name another address"), "{error}");
     drop(listener);

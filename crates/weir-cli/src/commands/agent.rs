@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use weir_agent::api::Api;
+use weir_agent::api::{Api, Woken};
 use weir_agent::{Agent, AgentError, Programs, service};
 use weir_runtime::history;
 
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         folder.display()
     ));
     let mut api = Api::new(Arc::new(Here));
+    let mut events = Vec::new();
     let mut is_ready = false;
     // systemd takes half of its time for silence.
     let interval = match service::watchdog() {
@@ -63,10 +64,9 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         if reload.swap(false, Ordering::Relaxed) {
             agent.reload();
         }
-        let mut events = agent.pass();
+        events.extend(agent.pass());
         events.extend(api.hold(&agent.settings().api));
-        api.show(agent.view());
-        for event in events {
+        for event in events.drain(..) {
             api.publish(&event);
             let line = match args.json {
                 true => serde_json::to_string(&event).map_err(Failure::failed)?,
@@ -74,6 +74,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
             };
             output::out(&format!("{line}\n"))?;
         }
+        api.show(agent.view());
         match is_ready {
             false => service::ready(&agent.summary()),
             true => service::alive(&agent.summary()),
@@ -84,7 +85,16 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
             && !stop.load(Ordering::Relaxed)
             && !reload.load(Ordering::Relaxed)
         {
-            std::thread::sleep(TICK.min(next.saturating_duration_since(Instant::now())));
+            let left = next.saturating_duration_since(Instant::now());
+            match api.wait(TICK.min(left)) {
+                Woken::Time => continue,
+                Woken::Apply(event) => {
+                    agent.reload();
+                    events.push(event);
+                }
+                Woken::Changed(event) => events.push(event),
+            }
+            break;
         }
     }
     service::stopping();

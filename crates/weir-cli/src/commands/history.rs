@@ -80,9 +80,7 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, Failure> {
     let changes = history.changes_to(&entry)?;
     if args.dry_run || changes.is_empty() {
         if args.json {
-            output::json(&json!({
-                "edge": edge, "to": entry.number, "changes": changes, "applied": false,
-            }))?;
+            output::json(&back_json(&edge, &entry, &changes, None))?;
         } else if changes.is_empty() {
             output::out(&format!(
                 "edge {edge} already is what change {} made it\n",
@@ -95,9 +93,7 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, Failure> {
     }
     let number = history.go_back(&entry, &Author::of_process())?;
     if args.json {
-        output::json(&json!({
-            "edge": edge, "to": entry.number, "changes": changes, "applied": true, "number": number,
-        }))?;
+        output::json(&back_json(&edge, &entry, &changes, Some(number)))?;
     } else {
         let now = match entry.ran() {
             true => format!("is what change {} made it", entry.number),
@@ -111,8 +107,24 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a rollback changes, or changed; then with the number of its own change.
+pub(super) fn back_json(
+    edge: &str,
+    entry: &Entry,
+    changes: &[String],
+    applied: Option<Option<u32>>,
+) -> Value {
+    let mut value = json!({
+        "edge": edge, "to": entry.number, "changes": changes, "applied": applied.is_some(),
+    });
+    if let Some(number) = applied {
+        value["number"] = json!(number);
+    }
+    value
+}
+
 /// The entry that a rollback without a number goes to.
-fn before_newest(edge: &str, history: &History) -> Result<Entry, Failure> {
+pub(super) fn before_newest(edge: &str, history: &History) -> Result<Entry, Failure> {
     let (mut entries, _) = history.entries()?;
     match entries.last() {
         // A change that was not recorded is undone by going to the newest.

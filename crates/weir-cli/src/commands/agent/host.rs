@@ -1,12 +1,15 @@
 //! What the API of the agent asks of the host: the JSON that commands print, made by the same functions.
 
+use std::path::Path;
+
 use serde_json::Value;
 use weir_agent::api::{Host, Problem};
 use weir_agent::{View, metrics};
 use weir_runtime::RuntimeError;
-use weir_runtime::history::History;
+use weir_runtime::history::{Author, Entry, History};
 
 use crate::commands::edge::status::Found;
+use crate::commands::edge::{confirm, diff};
 use crate::commands::history;
 use crate::failure::Failure;
 
@@ -32,18 +35,80 @@ impl Host for Here {
             let newest_runs = history::newest_runs(&history, &entries).map_err(failed)?;
             return Ok(history::list_json(edge, &entries, newest_runs));
         };
-        let entry = entries.iter().find(|entry| entry.number == number);
-        entry.map(history::as_json).ok_or_else(|| {
-            Problem::not_found(
-                format!("edge {edge} has no change {number} in its history"),
-                format!("GET /v1/edges/{edge}/history lists them"),
-            )
-        })
+        change(&entries, edge, number).map(history::as_json)
+    }
+
+    fn plan(&self, file: &Path) -> Result<Value, Problem> {
+        let planned = weir_runtime::plan(file, None).map_err(|error| match &error {
+            RuntimeError::Mistakes { found, .. } => Problem::mistakes(
+                format!("{error}\n{}", found.render(false)),
+                "correct the file",
+            ),
+            _ if error.is_usage() => Problem::mistakes(error.to_string(), "correct the file"),
+            _ => failed(error),
+        })?;
+        let changes = planned.changes(&mut |_| ()).map_err(failed)?;
+        diff::json(&planned.edge, &changes).map_err(failed)
+    }
+
+    fn rollback(
+        &self,
+        edge: &str,
+        to: Option<u32>,
+        is_dry_run: bool,
+        author: &Author,
+    ) -> Result<Value, Problem> {
+        let history = open(edge)?;
+        let (entries, _) = history.entries().map_err(failed)?;
+        if entries.is_empty() {
+            runs(edge)?;
+        }
+        let entry = match to {
+            Some(number) => change(&entries, edge, number)?.clone(),
+            None => history::before_newest(edge, &history).map_err(|failure| {
+                Problem::conflict(failure.to_string(), "name a change with `to`")
+            })?,
+        };
+        let changes = history.changes_to(&entry).map_err(failed)?;
+        if is_dry_run || changes.is_empty() {
+            return Ok(history::back_json(edge, &entry, &changes, None));
+        }
+        let number = history
+            .go_back(&entry, author)
+            .map_err(|error| match error.is_usage() {
+                true => Problem::conflict(error.to_string(), "choose another change"),
+                false => failed(error),
+            })?;
+        Ok(history::back_json(edge, &entry, &changes, Some(number)))
+    }
+
+    fn confirm(&self, edge: &str) -> Result<Value, Problem> {
+        // Names of running edges name files.
+        runs(edge)?;
+        match confirm::say_yes_to(edge) {
+            Ok(true) => Ok(confirm::json(edge)),
+            Ok(false) => Err(Problem::conflict(
+                format!("no `weir apply --confirm` of edge {edge} is waiting"),
+                "GET the history of the edge: it may be over",
+            )),
+            Err(failure) => Err(failed(failure)),
+        }
     }
 
     fn metrics(&self, view: &View) -> Result<String, Problem> {
         metrics::openmetrics(Some(view)).map_err(failed)
     }
+}
+
+/// A change by its number.
+fn change<'e>(entries: &'e [Entry], edge: &str, number: u32) -> Result<&'e Entry, Problem> {
+    let mut entries = entries.iter();
+    entries.find(|entry| entry.number == number).ok_or_else(|| {
+        Problem::not_found(
+            format!("edge {edge} has no change {number} in its history"),
+            format!("GET /v1/edges/{edge}/history lists them"),
+        )
+    })
 }
 
 fn failed(failure: impl Into<Failure>) -> Problem {

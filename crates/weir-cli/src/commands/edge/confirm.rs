@@ -77,19 +77,29 @@ pub(super) fn say_yes(args: &ApplyArgs) -> Result<ExitCode, Failure> {
         (None, Some(path)) => super::name(path, None)?,
         (None, None) => the_one_that_waits()?,
     };
-    match fs::remove_file(place(&name)) {
-        Ok(()) if args.json => {
-            output::json(&serde_json::json!({ "edge": name, "confirmed": true }))?
-        }
-        Ok(()) => output::out(&format!("edge {name}: confirmed\n"))?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+    match say_yes_to(&name)? {
+        true if args.json => output::json(&json(&name))?,
+        true => output::out(&format!("edge {name}: confirmed\n"))?,
+        false => {
             return Err(Failure::Failed(format!(
                 "no `weir apply --confirm` of edge {name} is waiting"
             )));
         }
-        Err(error) => return Err(Failure::failed(error)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Confirms what waits at an edge. `false`: nothing does.
+pub(crate) fn say_yes_to(edge: &str) -> Result<bool, Failure> {
+    match fs::remove_file(place(edge)) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Failure::failed(error)),
+    }
+}
+
+pub(crate) fn json(edge: &str) -> serde_json::Value {
+    serde_json::json!({ "edge": edge, "confirmed": true })
 }
 
 fn the_one_that_waits() -> Result<String, Failure> {

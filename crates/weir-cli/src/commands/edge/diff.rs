@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value, json};
+use weir_runtime::Changes;
 
 use super::plan;
 use crate::args::EdgeDiffArgs;
@@ -12,15 +13,11 @@ use crate::output;
 pub(crate) fn run(args: &EdgeDiffArgs) -> Result<ExitCode, Failure> {
     let planned = plan(&args.config, args.edge.as_deref())?;
     let changes = planned.changes(&mut |note| output::complain(&note))?;
-    let mut value = json!({ "edge": planned.edge });
     let mut text = String::new();
     if let Some(found) = &changes.graph {
-        value["running"] = json!(found.is_running);
-        value["changes"] = serde_json::to_value(&found.diff).map_err(Failure::failed)?;
         text.push_str(&found.diff.to_string());
     }
     if let Some(found) = &changes.networks {
-        value["networks"] = json!({ "running": found.is_running, "changes": found.diff });
         if found.diff.is_empty() && !found.are_removed {
             text.push_str("the networks stay as they are\n");
         } else {
@@ -28,8 +25,21 @@ pub(crate) fn run(args: &EdgeDiffArgs) -> Result<ExitCode, Failure> {
         }
     }
     match args.json {
-        true => output::json(&value)?,
+        true => output::json(&json(&planned.edge, &changes)?)?,
         false => output::out(&text)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same for programs.
+pub(crate) fn json(edge: &str, changes: &Changes) -> Result<Value, Failure> {
+    let mut value = json!({ "edge": edge });
+    if let Some(found) = &changes.graph {
+        value["running"] = json!(found.is_running);
+        value["changes"] = serde_json::to_value(&found.diff).map_err(Failure::failed)?;
+    }
+    if let Some(found) = &changes.networks {
+        value["networks"] = json!({ "running": found.is_running, "changes": found.diff });
+    }
+    Ok(value)
 }
