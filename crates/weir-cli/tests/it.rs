@@ -27,6 +27,7 @@ mod lab_sensor;
 mod live_accounts;
 mod live_agent;
 mod live_api;
+mod live_api_fuzz;
 mod live_balancer;
 mod live_balancer_paths;
 mod live_bench;

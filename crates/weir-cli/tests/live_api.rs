@@ -38,7 +38,7 @@ fn ask(socket: &Path, method: &str, path: &str) -> (u16, String) {
 }
 
 #[track_caller]
-fn get(socket: &Path, path: &str) -> Value {
+pub(crate) fn get(socket: &Path, path: &str) -> Value {
     let (status, body) = ask(socket, "GET", path);
     assert_eq!(status, 200, "{path}: {body}");
     serde_json::from_str(&body).expect("JSON")

@@ -26,6 +26,9 @@ const KEPT: usize = 100;
 /// Names that are tried for an entry while other processes write theirs.
 const TRIES: u32 = 100;
 
+/// Longest name of a file, in bytes.
+const NAME_MAX: usize = 255;
+
 /// The folder of weir's state: what systemd says in `STATE_DIRECTORY`, or `/var/lib/weir`.
 #[must_use]
 pub fn state_path() -> PathBuf {
@@ -134,7 +137,8 @@ impl History {
     /// # Errors
     /// As of [`History::of`].
     pub fn below(state: &Path, edge: &str) -> Result<History, RuntimeError> {
-        if edge.is_empty() || edge.starts_with('.') || edge.contains('/') {
+        let is_name = !edge.is_empty() && edge.len() <= NAME_MAX && !edge.starts_with('.');
+        if !is_name || edge.contains(['/', '\0']) {
             return Err(RuntimeError::Usage(format!("`{edge}` names no edge")));
         }
         Ok(History {
@@ -483,7 +487,8 @@ mod tests {
 
     #[test]
     fn names_that_are_no_edges_are_refused() {
-        for name in ["", ".", "..", "a/b", "../etc"] {
+        let long = "a".repeat(NAME_MAX + 1);
+        for name in ["", ".", "..", "a/b", "../etc", "a\0b", &long] {
             assert!(
                 History::below(Path::new("/nowhere"), name).is_err(),
                 "{name}"
