@@ -53,7 +53,7 @@ impl Conversation {
     pub fn expected(expected: &Expected, ports: Ports, wanted: &Asked) -> Conversation {
         let mut c = Conversation::new(ports, false);
         c.take(expected.app, Some(expected), wanted);
-        c.sides = [expected.app; 2];
+        c.sides = [c.app; 2];
         c
     }
 
@@ -128,7 +128,7 @@ impl Conversation {
     pub fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, wanted: &Asked) {
         if self.parser.is_some() {
             if *direction.of(&self.sides) == App::Unknown {
-                self.check_side(direction, bytes);
+                self.check_side(direction, bytes, wanted);
             }
             self.feed(direction, bytes, time, wanted);
             return;
@@ -137,7 +137,8 @@ impl Conversation {
             return;
         }
         if self.datagrams {
-            let found = Recognizer::datagram(direction, bytes, self.ports);
+            let found =
+                Recognizer::datagram(direction, bytes, self.ports, wanted.switches.off(false));
             if let Recognized::App(app) = found {
                 *direction.of_mut(&mut self.sides) = app;
                 self.take(app, None, wanted);
@@ -154,6 +155,7 @@ impl Conversation {
             .recognizer
             .take()
             .unwrap_or_else(|| Box::new(Recognizer::new(self.ports)));
+        recognizer.without(wanted.switches.off(true));
         match recognizer.stream(direction, bytes, time) {
             Recognized::More => self.recognizer = Some(recognizer),
             Recognized::App(app) => {
@@ -251,6 +253,11 @@ impl Conversation {
     }
 
     fn take(&mut self, app: App, expected: Option<&Expected>, asked: &Asked) {
+        let tcp = !self.datagrams;
+        if asked.switches.off(tcp).has(app) {
+            (self.app, self.parser) = (App::Failed, None);
+            return;
+        }
         self.app = app;
         let start = Start {
             stream: !self.datagrams,
@@ -258,12 +265,14 @@ impl Conversation {
             expected,
         };
         let make = super::protocol(app).and_then(|row| row.parser);
+        let make = make.filter(|_| asked.switches.parses(app, tcp));
         self.parser = make.map(|make| make(&start));
     }
 
     /// The other direction's first bytes may look like something else: the protocol stays, the difference is noted.
-    fn check_side(&mut self, direction: Direction, bytes: &[u8]) {
+    fn check_side(&mut self, direction: Direction, bytes: &[u8], wanted: &Asked) {
         let mut r = Recognizer::new(self.ports);
+        r.without(wanted.switches.off(true));
         let announced = self.announced.take();
         match r.stream(direction, bytes, 0) {
             Recognized::App(app) if app != self.app && !self.datagrams => {

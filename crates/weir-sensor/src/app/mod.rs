@@ -31,6 +31,7 @@ mod smb;
 mod smtp;
 mod snmp;
 mod ssh;
+mod switches;
 mod text;
 mod tftp;
 pub(crate) mod tls;
@@ -46,6 +47,7 @@ pub use protocol::{
     Carrier, Fact, NewParser, Parser, Protocol, Start, UNTOLD, Written, both_counter,
 };
 pub use recognize::Recognizer;
+pub use switches::{Switch, Switches};
 pub use transaction::{
     Change, Expected, File, MOST_LIVE, Stage, TOO_MANY, Transaction, Transactions,
 };

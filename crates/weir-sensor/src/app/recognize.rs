@@ -13,6 +13,7 @@ use super::PROTOCOLS;
 use super::names::App;
 use super::probe::{First, Look, Ports, Recognized, StreamProbe};
 use super::protocol::Protocol;
+use super::switches::Off;
 use crate::packet::Direction;
 
 /// Bytes kept of each direction while nothing is recognized.
@@ -35,12 +36,15 @@ static PROBES: LazyLock<Vec<(App, StreamProbe)>> = LazyLock::new(|| {
 });
 
 /// What the first bytes of one direction of a stream look like.
-fn probe(first: &First<'_>) -> Recognized {
+fn probe(first: &First<'_>, off: Off) -> Recognized {
     if first.bytes.is_empty() {
         return More;
     }
     let mut more = false;
     for (app, probe) in PROBES.iter() {
+        if off.has(*app) {
+            continue;
+        }
         match (probe.look)(first) {
             Look::Yes => return Recognized::App(*app),
             Look::Maybe => more = true,
@@ -67,6 +71,7 @@ pub struct Recognizer {
     sides: [App; 2],
     /// Directions that nothing more is hoped of.
     over: [bool; 2],
+    off: Off,
 }
 
 impl Recognizer {
@@ -78,7 +83,14 @@ impl Recognizer {
             order: Vec::new(),
             sides: [App::Unknown; 2],
             over: [false; 2],
+            off: Off::default(),
         }
+    }
+
+    /// Without these protocols.
+    pub(super) fn without(&mut self, off: Off) -> &mut Recognizer {
+        self.off = off;
+        self
     }
 
     /// The next bytes of one direction.
@@ -88,7 +100,8 @@ impl Recognizer {
         self.order.push((direction, bytes.len(), time));
         if !self.over[at] && self.sides[at] == App::Unknown {
             let other = &self.first[1 - at];
-            match probe(&First::new(direction, &self.first[at], other, self.ports)) {
+            let first = First::new(direction, &self.first[at], other, self.ports);
+            match probe(&first, self.off) {
                 Recognized::App(app) => {
                     self.sides[at] = app;
                     return Recognized::App(app);
@@ -107,10 +120,17 @@ impl Recognizer {
     }
 
     /// One datagram.
-    pub fn datagram(direction: Direction, bytes: &[u8], ports: Ports) -> Recognized {
+    pub(super) fn datagram(
+        direction: Direction,
+        bytes: &[u8],
+        ports: Ports,
+        off: Off,
+    ) -> Recognized {
         // Shorter ones tell nothing.
         let first = First::new(direction, bytes, &[], ports);
-        let is = |p: &&Protocol| bytes.len() >= 4 && p.datagram.is_some_and(|is| is(&first));
+        let is = |p: &&Protocol| {
+            bytes.len() >= 4 && !off.has(p.app) && p.datagram.is_some_and(|is| is(&first))
+        };
         match PROTOCOLS.iter().find(is) {
             Some(protocol) => Recognized::App(protocol.app),
             None => Failed,

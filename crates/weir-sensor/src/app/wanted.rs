@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::digest::Sums;
 use super::http::HttpWanted;
+use super::switches::Switches;
 use crate::buffer::BufferSet;
 
 /// What parsers need to know of the rules and the configuration.
@@ -37,6 +38,8 @@ pub struct Asked {
     pub wanted: Wanted,
     /// Of HTTP.
     pub http: Arc<HttpWanted>,
+    /// Which protocols are recognized and parsed.
+    pub switches: Switches,
 }
 
 impl Deref for Asked {
@@ -53,6 +56,7 @@ impl From<Wanted> for Asked {
         Asked {
             wanted,
             http: Arc::new(HttpWanted::USUAL),
+            switches: Switches::default(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::SensorConfig;
-use crate::app::HttpWanted;
+use crate::app::{Carrier, HttpWanted, PROTOCOLS, Switch, Switches};
 use crate::settings::{Settings, SettingsError};
 use crate::stream::Policy;
 use crate::{decode, defragment, flow, stream};
@@ -147,6 +147,8 @@ pub struct App {
     pub encrypted_tls: bool,
     /// The same of SSH.
     pub encrypted_ssh: bool,
+    /// Protocols that are not recognized, or not parsed.
+    pub switches: Switches,
     /// Bytes of all conversations and of what detection looks back to; beyond it, the flows that were quiet for longest end.
     pub memory: u64,
 }
@@ -452,8 +454,43 @@ pub(super) fn app(s: &Settings) -> Result<App, SettingsError> {
         hassh: automatic(s, "ssh.hassh")?,
         encrypted_tls: encrypted(s, "tls")?,
         encrypted_ssh: encrypted(s, "ssh")?,
+        switches: switches(s)?,
         memory: s.bytes("app-layer.memcap")?.unwrap_or(512 << 20),
     })
+}
+
+/// Which protocols are recognized and parsed: `enabled` of each, and of what carries it.
+fn switches(s: &Settings) -> Result<Switches, SettingsError> {
+    let read = |key: String| match s.text(&key).as_deref() {
+        None => Ok(None),
+        Some("detection-only") => Ok(Some(Switch::Recognized)),
+        Some(_) => match s.truth(&key) {
+            Ok(on) => Ok(on.map(|on| if on { Switch::On } else { Switch::Off })),
+            Err(_) => Err(SettingsError::Value {
+                value: s.text(&key).unwrap_or_default(),
+                key,
+                expected: "yes, no or detection-only",
+            }),
+        },
+    };
+    let mut switches = Switches::default();
+    for row in PROTOCOLS {
+        let at = format!("app-layer.protocols.{}", row.app.name());
+        let all = read(format!("{at}.enabled"))?;
+        for (tcp, name) in [(true, "tcp"), (false, "udp")] {
+            let one = match row.carrier {
+                Carrier::Both => read(format!("{at}.{name}.enabled"))?,
+                Carrier::Tcp | Carrier::Udp => None,
+            };
+            let switch = match one.or(all) {
+                // What has no transactions is parsed only to see where its stream changes to another protocol.
+                Some(Switch::Recognized) if row.kind.is_none() => Switch::On,
+                switch => switch.unwrap_or_default(),
+            };
+            switches.set(row.app, tcp, switch);
+        }
+    }
+    Ok(switches)
 }
 
 /// Yes, no, or as rules need it (`auto`).

@@ -287,6 +287,7 @@ impl Engine {
                     said,
                 },
                 http: Arc::clone(&config.app.http),
+                switches: config.app.switches.clone(),
             },
             sequencer: (config.ips)
                 .then(|| Mutex::new(Sequencer::new(Arc::clone(&ruleset), &book.filters))),

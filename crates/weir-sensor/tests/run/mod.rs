@@ -26,5 +26,6 @@ mod schema;
 mod sets;
 mod sip;
 mod spread;
+mod switches;
 mod transfers;
 mod web;
