@@ -53,6 +53,12 @@ events! {
         VlanTooMany: "vlan.too_many_layers", "More than three VLAN tags.";
         BackboneTooSmall: "ieee8021ah.header_too_small", "Provider backbone tag cut off.";
         VnTagTooSmall: "vntag.header_too_small", "VN tag cut off.";
+        NshTooSmall: "nsh.header_too_small", "Network service header cut off.";
+        NshVersion: "nsh.unsupported_version", "Network service header of another version than 0.";
+        NshLength: "nsh.bad_header_length", "Network service header whose length does not fit its type, or the packet.";
+        NshReserved: "nsh.reserved_type", "Network service header with the reserved type 0 of metadata.";
+        NshUnsupported: "nsh.unsupported_type", "Network service header with a type of metadata that is not known.";
+        NshUnknownPayload: "nsh.unknown_payload", "Neither IP, Ethernet nor MPLS after a network service header.";
         MplsTooSmall: "mpls.header_too_small", "MPLS label cut off.";
         MplsPayloadTooSmall: "mpls.pkt_too_small", "Nothing after the MPLS labels.";
         MplsRouterAlert: "mpls.bad_label_router_alert", "Router alert label at the bottom of the stack.";

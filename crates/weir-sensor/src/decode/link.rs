@@ -1,4 +1,4 @@
-//! Link layers: Ethernet with VLAN tags, MPLS, PPPoE, PPP, Linux cooked captures, loopback, raw IP.
+//! Link layers: Ethernet with VLAN tags, network service headers, MPLS, PPPoE, PPP, Linux cooked captures, loopback, raw IP.
 
 use weir_packet::pcap::LinkType;
 
@@ -93,13 +93,16 @@ impl Decoder {
                     }
                 },
                 // The tag between a switch and its virtual ports (IEEE 802.1BR was made of it).
-                0x8926 => match u16_at(packet.data, at + 4) {
-                    Some(next) => (kind, at) = (next, at + 6),
-                    None => {
-                        packet.events.insert(Event::VnTagTooSmall);
-                        return;
+                0x8926 => {
+                    self.counts.vntag += 1;
+                    match u16_at(packet.data, at + 4) {
+                        Some(next) => (kind, at) = (next, at + 6),
+                        None => {
+                            packet.events.insert(Event::VnTagTooSmall);
+                            return;
+                        }
                     }
-                },
+                }
                 _ => break,
             }
         }
@@ -108,6 +111,7 @@ impl Decoder {
             0x0800 => self.ipv4(packet, at),
             0x86dd => self.ipv6(packet, at),
             0x8847 | 0x8848 => self.mpls(packet, at),
+            0x894f => self.nsh(packet, at),
             0x8864 => self.pppoe(packet, at),
             0x0806 => self.counts.arp += 1,
             // PPPoE discovery, LLDP, 802.1X, slow protocols, loop detection, RARP, PTP, FCoE, MACsec: known, and not for this sensor.
@@ -127,6 +131,55 @@ impl Decoder {
             _ if tagged => packet.events.insert(Event::VlanUnknownType),
             _ => packet.events.insert(Event::EthernetUnknownType),
         }
+    }
+
+    /// A network service header (RFC 8300), and what it carries.
+    fn nsh(&mut self, packet: &mut Packet<'_>, at: usize) {
+        self.counts.nsh += 1;
+        // Eight bytes are the base and the service path.
+        let Some(word) = u32_at(packet.data, at).filter(|_| packet.data.len() >= at + 8) else {
+            packet.events.insert(Event::NshTooSmall);
+            return;
+        };
+        if word >> 30 != 0 {
+            packet.events.insert(Event::NshVersion);
+            return;
+        }
+        let length = (word >> 16 & 0x3f) as usize * 4;
+        let metadata = word >> 8 & 15;
+        let fits = match metadata {
+            1 => length == 24,
+            _ => length >= 8,
+        };
+        if !fits || packet.data.len() < at + length {
+            packet.events.insert(Event::NshLength);
+            return;
+        }
+        match metadata {
+            0 => {
+                packet.events.insert(Event::NshReserved);
+                return;
+            }
+            1 | 2 => {}
+            _ => {
+                packet.events.insert(Event::NshUnsupported);
+                return;
+            }
+        }
+        if self.nested == MAX_NESTED {
+            packet.events.insert(Event::TooManyLayers);
+            return;
+        }
+        self.nested += 1;
+        let inside = at + length;
+        match word & 0xff {
+            1 => self.ipv4(packet, inside),
+            2 => self.ipv6(packet, inside),
+            3 => self.ethernet(packet, inside),
+            5 => self.mpls(packet, inside),
+            _ => packet.events.insert(Event::NshUnknownPayload),
+        }
+        self.nested -= 1;
     }
 
     pub(super) fn mpls(&mut self, packet: &mut Packet<'_>, at: usize) {

@@ -100,6 +100,10 @@ pub struct Counts {
     pub vlan_qinqinq: u64,
     /// Packets with MPLS labels.
     pub mpls: u64,
+    /// VN tags.
+    pub vntag: u64,
+    /// Network service headers.
+    pub nsh: u64,
     /// PPPoE sessions.
     pub pppoe: u64,
     /// PPP headers.

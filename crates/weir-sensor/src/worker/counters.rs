@@ -201,6 +201,8 @@ impl Pipeline {
             ("decoder.vlan", d.vlan),
             ("decoder.vlan_qinq", d.vlan_qinq),
             ("decoder.mpls", d.mpls),
+            ("decoder.vntag", d.vntag),
+            ("decoder.nsh", d.nsh),
             ("decoder.pppoe", d.pppoe),
             ("decoder.ppp", d.ppp),
             ("decoder.vlan_qinqinq", d.vlan_qinqinq),

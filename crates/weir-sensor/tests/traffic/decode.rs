@@ -93,6 +93,14 @@ fn link_layers() {
         1,
         &ethernet(0x8926, &[&[0, 0, 0, 5, 8, 0][..], &ip].concat()),
     );
+    // Service chains: fixed metadata over IP, none over Ethernet.
+    let fixed = [&[0x0f, 0xc6, 1, 1, 0, 0, 9, 255][..], &[7; 16], &ip].concat();
+    finds_inside(1, &ethernet(0x894f, &fixed));
+    let bare = [
+        &[0x0f, 0xc2, 2, 3, 0, 0, 9, 255][..],
+        &ethernet(0x0800, &ip),
+    ];
+    finds_inside(1, &ethernet(0x894f, &bare.concat()));
     finds_inside(9, &[&[0xff, 3, 0, 0x21][..], &ip].concat());
     finds_inside(9, &[&[0x21][..], &ip].concat());
     finds_inside(113, &[&[0; 14][..], &[8, 0], &ip].concat());
@@ -441,6 +449,37 @@ fn what_is_odd() {
         ),
         (1, ethernet(0x88e7, &[0; 17]), Event::BackboneTooSmall),
         (1, ethernet(0x8926, &[0; 5]), Event::VnTagTooSmall),
+        (1, ethernet(0x894f, &[0; 7]), Event::NshTooSmall),
+        (
+            1,
+            ethernet(0x894f, &[0x40, 2, 2, 1, 0, 0, 0, 0]),
+            Event::NshVersion,
+        ),
+        (
+            1,
+            ethernet(0x894f, &[0, 2, 1, 1, 0, 0, 0, 0]),
+            Event::NshLength,
+        ),
+        (
+            1,
+            ethernet(0x894f, &[0, 3, 2, 1, 0, 0, 0, 0]),
+            Event::NshLength,
+        ),
+        (
+            1,
+            ethernet(0x894f, &[0, 2, 0, 1, 0, 0, 0, 0]),
+            Event::NshReserved,
+        ),
+        (
+            1,
+            ethernet(0x894f, &[0, 2, 15, 1, 0, 0, 0, 0]),
+            Event::NshUnsupported,
+        ),
+        (
+            1,
+            ethernet(0x894f, &[0, 2, 2, 4, 0, 0, 0, 0]),
+            Event::NshUnknownPayload,
+        ),
         (101, ipv6(1, &[8; 8]), Event::Ipv6Icmpv4),
         (101, ipv6(4, &[0x45; 19]), Event::Ipv6In4TooSmall),
         (101, ipv6(4, &[0x56; 20]), Event::Ipv6In4WrongVersion),
