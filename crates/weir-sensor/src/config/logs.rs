@@ -80,6 +80,8 @@ pub struct Kinds {
     pub stats: bool,
     /// Those that only this sensor has are among them.
     pub all_stats: bool,
+    /// So are those that are 0.
+    pub zero_stats: bool,
     /// Events of decoding.
     pub anomaly_decode: bool,
     /// Events of streams.
@@ -132,6 +134,7 @@ impl Kinds {
         self.netflow |= other.netflow;
         self.stats |= other.stats;
         self.all_stats |= other.all_stats;
+        self.zero_stats |= other.zero_stats;
         self.anomaly_decode |= other.anomaly_decode;
         self.anomaly_stream |= other.anomaly_stream;
         self.anomaly_app |= other.anomaly_app;
@@ -188,6 +191,7 @@ impl Kinds {
             netflow: false,
             stats: false,
             all_stats: false,
+            zero_stats: true,
             anomaly_decode: false,
             anomaly_stream: false,
             anomaly_app: false,
@@ -208,6 +212,7 @@ impl Kinds {
             netflow: false,
             stats: true,
             all_stats: false,
+            zero_stats: true,
             anomaly_decode: false,
             anomaly_stream: false,
             anomaly_app: true,
@@ -506,6 +511,7 @@ impl Section<'_> {
             "stats" => {
                 kinds.stats = true;
                 kinds.all_stats = self.truth("extended", false)?;
+                kinds.zero_stats = self.truth("null-values", true)?;
             }
             "anomaly" => {
                 let any = self.s.has(&self.key("types"));

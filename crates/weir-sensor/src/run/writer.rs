@@ -291,8 +291,8 @@ impl Writer {
         let mut buffer = Vec::new();
         for (sink, kinds) in self.eve.iter_mut().filter(|(_, kinds)| kinds.stats) {
             self.scratch.clear();
-            let all = kinds.all_stats;
-            eve::stats(&mut self.scratch, self.now, uptime, counters, engine, all);
+            let which = (kinds.all_stats, kinds.zero_stats);
+            eve::stats(&mut self.scratch, self.now, uptime, counters, engine, which);
             let record = longer(&self.scratch, self.tail.as_deref(), &mut buffer);
             sink.line(record, self.now)?;
         }

@@ -1,5 +1,6 @@
 //! Every frame ends in one counter, and what was lost is said.
 
+use serde_json::Value;
 use std::fs;
 
 use weir_packet::build::Frame;
@@ -108,4 +109,26 @@ fn a_capture_that_is_cut_is_read_up_to_there_and_said() {
         "{:?}",
         left.summary.problems
     );
+}
+
+#[test]
+fn counters_that_are_zero_may_be_left_out() {
+    let with = |setting: &str| {
+        let how = How::rules("")
+            .set("outputs.0.eve-log.types.stats.extended=yes")
+            .set(setting)
+            .set("outputs.1.fast.enabled=yes");
+        let left = sense_tape(&mixed(), &how);
+        let stats = left.of("stats");
+        stats[stats.len() - 1]["stats"].clone()
+    };
+    let usual = with("outputs.0.eve-log.types.stats.null-values=yes");
+    assert_eq!(
+        (&usual["decoder"]["mpls"], &usual["ips"]),
+        (&0.into(), &Value::Null)
+    );
+    let short = with("outputs.0.eve-log.types.stats.null-values=no");
+    assert_eq!(short["decoder"]["mpls"], Value::Null);
+    assert_eq!(short["decoder"]["udp"], usual["decoder"]["udp"]);
+    assert!(short["decoder"]["udp"].as_u64() > Some(0));
 }

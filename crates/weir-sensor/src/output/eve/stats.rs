@@ -83,14 +83,14 @@ fn is_own(name: &str) -> bool {
     }
 }
 
-/// Counters, whose dotted names become objects; those that only this sensor has if `all` are asked for. They are written by name, so each object stands once. Of the engine: rules that are loaded, refused, and not meant for it.
+/// Counters, whose dotted names become objects; those that only this sensor has, and those that are 0, if they are asked for (`all`, `zeros`). They are written by name, so each object stands once. Of the engine: rules that are loaded, refused, and not meant for it.
 pub fn stats(
     out: &mut Vec<u8>,
     now: u64,
     uptime: u64,
     counters: &std::collections::BTreeMap<String, u64>,
     (loaded, [refused, skipped]): (usize, [usize; 2]),
-    all: bool,
+    (all, zeros): (bool, bool),
 ) {
     let mut o = Object::new(out);
     o.time("timestamp", now);
@@ -99,7 +99,7 @@ pub fn stats(
     stats.number("uptime", uptime);
     let rows: Vec<(&str, u64)> = (counters.iter())
         .map(|(name, count)| (name.as_str(), *count))
-        .filter(|(name, _)| all || !is_own(name))
+        .filter(|(name, count)| (all || !is_own(name)) && (zeros || *count > 0))
         .collect();
     let detect = rows.partition_point(|(name, _)| *name < "detect.");
     let after = rows.partition_point(|(name, _)| *name < "detect/");
@@ -158,7 +158,7 @@ mod tests {
         ];
         let counters = names.map(str::to_owned).into_iter().zip(1..).collect();
         let mut out = Vec::new();
-        stats(&mut out, 0, 9, &counters, (3, [2, 1]), true);
+        stats(&mut out, 0, 9, &counters, (3, [2, 1]), (true, true));
         let record: Value = serde_json::from_slice(&out).expect("JSON");
         let expected = serde_json::json!({
             "uptime": 9, "a": {"b": 2, "c": {"d": 3, "e": 4}}, "a_b": 5, "ab": {"c": 6}, "detected": 8, "z": 9,
