@@ -358,7 +358,7 @@ fn maps_and_code_are_shown_with_names() {
     assert_eq!(helpers.filter(|h| *h == "bpf_tail_call").count(), 1);
 }
 
-/// What one program has that is not understood is no obstacle to the others: each gets its verdict, and those that are accepted run.
+/// Something unknown in one program rejects that program only: the others get their verdicts, and those that are accepted run.
 #[test]
 fn one_bad_program_spoils_one_program() {
     let folder = Folder::new();

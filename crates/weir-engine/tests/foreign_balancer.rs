@@ -29,7 +29,7 @@ const SERVER_IDS: u32 = 64;
 /// A virtual service: IPv4 (IPv6 where the last byte is even), port, protocol, flags.
 type Service = (u8, u16, u8, u32);
 
-/// Each flag that changes where a packet goes, on a service of its own, and one without.
+/// A service for each flag that changes where packets go, and one without flags.
 const SERVICES: [Service; 12] = [
     (1, 80, 6, 0),
     (2, 80, 6, 0),

@@ -23,11 +23,8 @@ impl Reader<'_, '_> {
             self.skip("until");
         }
         let rate = self.take().to_owned();
-        let bytes = || {
-            format!(
-                "`limit rate {rate}` is no number of packets in a time; weir has no limits of bytes"
-            )
-        };
+        let bytes =
+            || format!("`limit rate {rate}` is not a rate of packets; weir has no limits of bytes");
         let (number, unit) = rate.split_once('/').ok_or_else(bytes)?;
         let seconds = match unit {
             "second" => 1,
@@ -119,7 +116,8 @@ impl Reader<'_, '_> {
             let mut length = field.bits();
             if self.skip("&") || self.skip("and") {
                 let mask = self.take().to_owned();
-                length = mask_length(&mask).ok_or_else(|| format!("`& {mask}` is no prefix"))?;
+                length = mask_length(&mask)
+                    .ok_or_else(|| format!("`& {mask}` is not a prefix length"))?;
             }
             keys.push((field, length));
             if !self.skip(".") {

@@ -455,7 +455,7 @@ impl Rule<'_, '_> {
                 "`{host}` asks the routing table, which rules of weir do not see"
             )),
             _ => Err(format!(
-                "`{host}` is no address; give that of an interface with `--local {interface}=ADDRESS`"
+                "`{host}` is not an address; give that of an interface with `--local {interface}=ADDRESS`"
             )),
         }
     }
