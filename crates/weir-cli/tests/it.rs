@@ -74,6 +74,7 @@ mod live_unreadable;
 mod live_vlan;
 mod live_watch;
 mod live_whole_edge;
+mod live_workloads;
 mod prog_broken;
 mod prog_exec;
 mod prog_run;

@@ -24,6 +24,7 @@ pub mod networks;
 mod plan;
 pub mod stations;
 pub mod status;
+pub mod workloads;
 
 pub use apply::{Applied, down, down_networks, edges};
 pub use error::RuntimeError;

@@ -194,6 +194,18 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         &["weir service check --http /healthz --interval 2s"],
     ),
     ("service save", &["weir service save -o edge.toml"]),
+    (
+        "net workload add",
+        &["weir net workload add shop/web3 --subnet web --device tap3 --address 10.1.0.9"],
+    ),
+    (
+        "net workload move",
+        &["weir net workload move shop/web3 --to e2 --device tap7"],
+    ),
+    (
+        "net workload delete",
+        &["weir net workload delete shop/web3"],
+    ),
     ("net delete", &["weir net delete shop"]),
     ("net show", &["weir net show shop"]),
     (

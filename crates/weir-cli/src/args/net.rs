@@ -62,6 +62,9 @@ pub(crate) enum NetCommand {
         #[arg(long, value_name = "NAME")]
         edge: Option<String>,
     },
+    /// Add, move or delete a workload of the running networks
+    #[command(subcommand)]
+    Workload(WorkloadCommand),
     /// Show running networks, functions and workloads, with counters and drop reasons
     Show {
         /// Only these networks
@@ -118,6 +121,59 @@ pub(crate) enum NetCommand {
     /// Print the running document
     Export {
         /// The edge; default: the only one running here
+        #[arg(long, value_name = "NAME")]
+        edge: Option<String>,
+    },
+}
+
+/// Commands on workloads of the networks that run here. Each host has its own copy of the document.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkloadCommand {
+    /// Add a workload; one that is there with the same values stays as it is
+    Add {
+        /// The workload
+        #[arg(value_name = "NETWORK/WORKLOAD")]
+        workload: String,
+        /// Its subnet
+        #[arg(long, value_name = "NAME")]
+        subnet: String,
+        /// Interface on its edge
+        #[arg(long, value_name = "IF")]
+        device: String,
+        /// Addresses that it may send from. Repeatable, or with commas
+        #[arg(long, value_name = "ADDRESSES", required = true, value_delimiter = ',', value_parser = weir_value::address)]
+        address: Vec<IpAddr>,
+        /// MAC address that it sends from, or `device`: that of its interface; default: made of its name
+        #[arg(long, value_name = "MAC|device")]
+        mac: Option<String>,
+        /// Edge that the workload is on; default: this one
+        #[arg(long, value_name = "NAME")]
+        on: Option<String>,
+        /// The edge that is told; default: the only one running here
+        #[arg(long, value_name = "NAME")]
+        edge: Option<String>,
+    },
+    /// Move a workload to another edge or interface: tell the new edge first, then all others, the old one last
+    Move {
+        /// The workload
+        #[arg(value_name = "NETWORK/WORKLOAD")]
+        workload: String,
+        /// Edge that it moves to
+        #[arg(long, value_name = "NAME")]
+        to: Option<String>,
+        /// Interface there
+        #[arg(long, value_name = "IF")]
+        device: Option<String>,
+        /// The edge that is told; default: the only one running here
+        #[arg(long, value_name = "NAME")]
+        edge: Option<String>,
+    },
+    /// Delete a workload
+    Delete {
+        /// The workload
+        #[arg(value_name = "NETWORK/WORKLOAD")]
+        workload: String,
+        /// The edge that is told; default: the only one running here
         #[arg(long, value_name = "NAME")]
         edge: Option<String>,
     },

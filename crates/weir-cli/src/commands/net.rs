@@ -3,7 +3,9 @@
 //!
 //! Exit status 2: the document or a name is wrong; 1: the host refused. Whatever fails has changed nothing.
 
+mod names;
 mod ping;
+mod workload;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,6 +26,7 @@ use weir_network::{BALANCER, Networks as Checked};
 use weir_runtime::networks::{Record, planned, running_edge};
 use weir_runtime::stations;
 
+use self::names::workload_of;
 use super::check;
 use super::edge::{
     self,
@@ -60,6 +63,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
             });
         }
         NetCommand::Delete { networks, edge } => delete(networks, edge.as_deref(), args.json)?,
+        NetCommand::Workload(command) => return workload::run(command, args.json),
         NetCommand::Show { networks, edge } => {
             let (edge, look) = running_edge(edge.as_deref())?;
             let shown = Shown::of(edge, look, networks)?;
@@ -101,12 +105,6 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A workload as commands name it.
-fn workload_of(text: &str) -> Result<(&str, &str), Failure> {
-    text.split_once('/')
-        .ok_or_else(|| Failure::Usage(format!("invalid workload `{text}`: write NETWORK/WORKLOAD")))
 }
 
 /// `echo`, `tcp PORT`, `udp PORT`, or the number of a protocol.

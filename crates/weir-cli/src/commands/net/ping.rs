@@ -17,7 +17,8 @@ use weir_packet::Reason;
 use weir_runtime::networks::{Record, planned, running_edge};
 use weir_runtime::stations;
 
-use super::{checked, workload_of};
+use super::checked;
+use super::names::workload_of;
 use crate::args::net::PingArgs;
 use crate::failure::Failure;
 use crate::output;
