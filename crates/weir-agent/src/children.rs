@@ -233,6 +233,8 @@ fn start(programs: &Programs, one: &Wanted) -> std::io::Result<Child> {
         .args(one.arguments())
         .env(AGENT, std::process::id().to_string())
         .stdin(Stdio::null())
+        // Standard output is the agent's, for its events alone.
+        .stdout(std::io::stderr())
         .spawn()
 }
 
