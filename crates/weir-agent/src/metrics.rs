@@ -310,9 +310,9 @@ mod tests {
     #[test]
     fn the_page_lists_every_metric() {
         let mut page = "# Metrics\n\n\
-            Written by a test from the list in `weir-agent`. `weir status --openmetrics` prints them as OpenMetrics text, and `weir\n\
-            agent` serves them at `/metrics` ([agent.md](agent.md#metrics)). Names of counters end in `_total` there. Those of the\n\
-            agent, `weir_agent_...`, are only served.\n\n\
+            Written by a test from the list in `weir-agent`. `weir status --openmetrics` prints them as OpenMetrics text, and\n\
+            `weir agent` serves them at `/metrics` ([agent.md](agent.md#metrics)). Names of counters end in `_total` there. Those of\n\
+            the agent, `weir_agent_...`, are only served.\n\n\
             | metric | kind | labels | meaning |\n|---|---|---|---|\n"
             .to_owned();
         for family in FAMILIES {
