@@ -14,6 +14,7 @@ use serde::Serialize;
 use weir_engine::edge::{self, EdgeError};
 use weir_engine::network;
 use weir_runtime::history::{Author, History};
+use weir_runtime::status::{CheckedServer, checked_servers};
 use weir_runtime::{Planned, RuntimeError};
 
 use crate::AgentError;
@@ -110,6 +111,8 @@ struct Watched {
     due: Option<Instant>,
     pause: Duration,
     children: Vec<Wanted>,
+    /// Servers with checks, and whether each failed them.
+    health: BTreeMap<CheckedServer, bool>,
 }
 
 /// The agent of a folder.
@@ -327,9 +330,44 @@ impl Agent {
             Ok((_, is_attached)) if is_applied && !is_attached => {
                 self.plan(path, Why::Detached, events);
             }
-            Ok(_) => {}
+            Ok(_) => {
+                if let Err(error) = self.look_at_health(path, &edge, events) {
+                    self.fail(path, Some(edge), error.to_string(), events);
+                }
+            }
             Err(error) => self.fail(path, Some(edge), error.to_string(), events),
         }
+    }
+
+    /// Says which servers went down or came back since the last look.
+    fn look_at_health(
+        &mut self,
+        path: &Path,
+        edge: &str,
+        events: &mut Vec<Event>,
+    ) -> Result<(), RuntimeError> {
+        let Some(one) = self.files.get_mut(path) else {
+            return Ok(());
+        };
+        let is_checked = one.children.iter().any(|child| child.kind == Kind::Check);
+        let now = match is_checked {
+            true => checked_servers(&edge::status(edge)?)?,
+            false => BTreeMap::new(),
+        };
+        for (server, &is_down) in &now {
+            // One that is new counts as up.
+            if one.health.get(server).copied().unwrap_or_default() != is_down {
+                events.push(Event::Health {
+                    edge: edge.to_owned(),
+                    function: server.function.clone(),
+                    service: server.service.clone(),
+                    server: server.server.clone(),
+                    state: if is_down { "down" } else { "up" },
+                });
+            }
+        }
+        one.health = now;
+        Ok(())
     }
 
     /// Plans a file, and makes its edge what it says.
@@ -474,6 +512,7 @@ impl Agent {
                 due: None,
                 pause: PAUSE,
                 children: Vec::new(),
+                health: BTreeMap::new(),
             });
         if one.stamps != stamps {
             one.pause = PAUSE;

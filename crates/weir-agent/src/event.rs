@@ -66,6 +66,19 @@ pub enum Event {
         /// Seconds until it is started again; `None`: it is wanted no more.
         again: Option<u64>,
     },
+    /// A server of a service failed its checks, or answers again.
+    Health {
+        /// The edge.
+        edge: String,
+        /// The balancer.
+        function: String,
+        /// The service: protocol, address and port.
+        service: String,
+        /// The server's address.
+        server: String,
+        /// `down` or `up`.
+        state: &'static str,
+    },
     /// A client of the API had something changed.
     Requested {
         /// The edge; `None`: all.
@@ -123,6 +136,16 @@ impl fmt::Display for Event {
                     None => Ok(()),
                 }
             }
+            Event::Health {
+                edge,
+                function,
+                service,
+                server,
+                state,
+            } => write!(
+                f,
+                "edge {edge}: server {server} of {service} ({function}) is {state}"
+            ),
             Event::Requested { edge, what, user } => match edge {
                 Some(edge) => write!(f, "edge {edge}: {what}, requested by {user}"),
                 None => write!(f, "{what}, requested by {user}"),

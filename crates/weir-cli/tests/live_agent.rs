@@ -369,7 +369,7 @@ fn health_checks_are_children_that_come_back() {
     if !root("health_checks_are_children_that_come_back") {
         return;
     }
-    let farm = Farm::new("agent");
+    let mut farm = Farm::new("agent");
     let keys =
         "mode = \"nat\"\ncheck = { kind = \"tcp\", interval = \"100ms\", timeout = \"500ms\" }";
     farm.write(&farm.service("192.0.2.1", keys, &[0, 1, 2]));
@@ -415,6 +415,18 @@ fn health_checks_are_children_that_come_back() {
         .as_u64()
         .expect("a number");
     assert_ne!(again, process as u64);
+    // What the child finds is an event.
+    let health = |state: &str| {
+        let event = agent.event("health");
+        assert_eq!(event["state"], state, "{event}");
+        assert_eq!(event["service"], "tcp 192.0.2.1:80", "{event}");
+        let server = event["server"].as_str().expect("an address").to_owned();
+        assert!(server.starts_with("10.2.1.2"), "{event}");
+    };
+    farm.kill(0);
+    health("down");
+    farm.start(0);
+    health("up");
     // A killed agent leaves no child behind.
     drop(agent);
     let until = Instant::now() + PATIENCE;

@@ -1,6 +1,7 @@
 //! What routers and balancers carried, in short: a line for each next hop and interface, and for each service.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use serde::Serialize;
 use weir_bpf::abi::router::hop;
@@ -29,6 +30,58 @@ pub struct Carried {
     /// Of services: servers that failed their checks, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down: Option<usize>,
+}
+
+/// A server of a service that has a check.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CheckedServer {
+    /// Name of the function.
+    pub function: String,
+    /// The service: protocol, address and port.
+    pub service: String,
+    /// Its address, with its port if it has its own.
+    pub server: String,
+}
+
+/// Servers of services with checks, and whether each failed them. Of an edge that something else applied there are none.
+///
+/// # Errors
+/// What the maps hold cannot be read.
+pub fn checked_servers(status: &Status) -> Result<BTreeMap<CheckedServer, bool>, RuntimeError> {
+    let mut all = BTreeMap::new();
+    let Ok(record) = Record::read(&status.name, &status.text) else {
+        return Ok(all);
+    };
+    let Ok(config) = record.config() else {
+        return Ok(all);
+    };
+    let mut balancers = weir_graph::balancers(&config, &record, &[]);
+    for instance in &status.instances {
+        let Some(Ok(balancer)) = balancers.remove(&instance.name) else {
+            continue;
+        };
+        let services = balancer.services.iter();
+        let checked: Vec<_> = services.filter(|service| service.check.is_some()).collect();
+        if checked.is_empty() {
+            continue;
+        }
+        let counts = instance.balancer_counts().map_err(failed)?;
+        let down = counts.unwrap_or_default().down;
+        for service in checked {
+            for server in &service.servers {
+                let name = CheckedServer {
+                    function: instance.name.clone(),
+                    service: service.place(),
+                    server: match server.port {
+                        Some(port) => SocketAddr::new(server.address, port).to_string(),
+                        None => server.address.to_string(),
+                    },
+                };
+                all.insert(name, down.contains(&service.server_identity(server)));
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// By name of the function. An edge that something else applied has no configuration to say what counters are of: nothing is told of it.

@@ -11,7 +11,7 @@ use weir_bpf::abi::{NEXT, Stats};
 use weir_engine::edge::{self, Form, SecondStage, Status, reasons};
 use weir_functions::filter::report::FilterReport;
 
-pub use carried::{Carried, hop_kind};
+pub use carried::{Carried, CheckedServer, checked_servers, hop_kind};
 
 use crate::error::RuntimeError;
 use crate::graph::Record;
