@@ -336,6 +336,26 @@ fn operators_roll_back_apply_and_confirm() {
     assert!(status == 422 && detail.contains("tpc"), "{problem}");
     let (status, _) = post(&socket, "/v1/edges/nowhere/rollback", "");
     assert_eq!(status, 404);
+    // A client that comes now learns all of it, in order.
+    let mut command = Command::new("curl");
+    command
+        .args(["-sN", "-m", "2", "--unix-socket"])
+        .arg(&socket);
+    let output = command.arg("http://weir/v1/events?after=0").output();
+    let text = String::from_utf8(output.expect("curl runs").stdout).expect("UTF-8");
+    let events = text.lines().filter_map(|line| line.strip_prefix("event: "));
+    let events: Vec<&str> = events.collect();
+    let expected = [
+        "applied",
+        "serving",
+        "applied",
+        "requested",
+        "edited",
+        "requested",
+        "applied",
+    ];
+    assert_eq!(events.get(..expected.len()), Some(&expected[..]), "{text}");
+    assert_eq!(events.last(), Some(&"failed"), "{text}");
 }
 
 fn every_answer_has_the_members_of_the_document(socket: &Path, edge: &str) {
