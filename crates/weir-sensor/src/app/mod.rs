@@ -10,6 +10,7 @@ mod conversation;
 pub(crate) mod dcerpc;
 mod dhcp;
 mod digest;
+mod dnp3;
 pub(crate) mod dns;
 mod ftp;
 mod http;
@@ -81,6 +82,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     recognized::RDP,
     ldap::LDAP,
     mqtt::MQTT,
+    dnp3::DNP3,
     recognized::KRB5,
     recognized::NFS,
     recognized::WEBSOCKET,

@@ -59,4 +59,5 @@ apps! {
     Ldap: "ldap";
     Mdns: "mdns";
     Websocket: "websocket";
+    Dnp3: "dnp3";
 }

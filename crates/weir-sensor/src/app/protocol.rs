@@ -191,6 +191,8 @@ pub enum Written {
     List,
     /// Exact, a range, or one of these names; behind a comma which of several numbers it is about: its place, from the end if it is negative, `any` or `all`.
     Placed(&'static [(&'static str, u64)]),
+    /// Two numbers of a byte with a comma between them, which the parser notes as one of two bytes.
+    Pair,
     /// One of these words.
     Word(&'static [(&'static str, u64)]),
     /// Bits by name, with commas between them: all of them are set in one number, and none of those with `!`.

@@ -30,7 +30,6 @@ pub(super) struct Head {
 const FOREIGN: &[&str] = &[
     "arp",
     "bittorrent-dht",
-    "dnp3",
     "doh2",
     "enip",
     "ether",

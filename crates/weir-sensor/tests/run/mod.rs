@@ -5,6 +5,7 @@ mod caps;
 mod datagrams;
 mod dcerpc;
 mod defects;
+mod dnp3;
 mod encrypted;
 mod events;
 mod fuzzed;

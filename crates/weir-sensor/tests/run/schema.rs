@@ -275,7 +275,7 @@ fn records_of_real_captures() {
     // Every record type on, and a rule that alerts on everything that has a payload.
     let types = [
         "alert", "flow", "netflow", "stats", "files", "http", "dns", "tls", "smtp", "ftp",
-        "ftp_data", "ssh", "smb", "quic", "dcerpc", "ldap",
+        "ftp_data", "ssh", "smb", "quic", "dcerpc", "ldap", "dnp3",
     ];
     let mut how = How::rules(
         "alert ip any any -> any any (msg:\"any\"; content:\"a\"; threshold:type limit, track by_src, count 1, seconds 60; sid:1;)\n",

@@ -48,6 +48,7 @@ pub(in crate::rules) fn fact<'a>(draft: &mut Draft<'a>, fact: &Fact, opt: Opt<'a
     match fact.written {
         Written::Number(names) => number_record(draft, fact.name(), opt, names)?,
         Written::Placed(names) => placed_record(draft, fact.name(), opt, names)?,
+        Written::Pair => pair_record(draft, fact.name(), opt)?,
         Written::List => list_record(draft, fact.name(), opt)?,
         Written::Word(known) => word_record(draft, fact.name(), opt, known)?,
         Written::Flags(known) => flag_record(draft, fact.name(), opt, known)?,
@@ -87,6 +88,20 @@ fn number_record<'a>(
         mask => format!("&{mask}={}", span.low),
     };
     record(draft, keyword, written, span.negated);
+    Ok(())
+}
+
+/// Two numbers of a byte, noted as one of two bytes.
+fn pair_record<'a>(draft: &mut Draft<'a>, keyword: &str, opt: Opt<'a>) -> Parsed<()> {
+    let value = opt.need()?.unquoted()?;
+    let [high, low] = commas(value)[..] else {
+        return Err(value.fail(
+            Kind::Syntax,
+            "two numbers with a comma between them are expected",
+        ));
+    };
+    let number = high.number(0, 255)? << 8 | low.number(0, 255)?;
+    record(draft, keyword, number.to_string(), false);
     Ok(())
 }
 
