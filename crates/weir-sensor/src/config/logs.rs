@@ -96,6 +96,8 @@ pub struct Kinds {
     pub apps: Option<Vec<String>>,
     /// Which of DNS.
     pub dns: DnsKinds,
+    /// Which records of SMB are written, by what they are about; `None`: all.
+    pub smb: Option<Vec<String>>,
     /// Fields that records of TLS have; `None`: the usual ones.
     pub tls: Option<Vec<String>>,
     /// Fields that `email` has beside the usual ones.
@@ -157,6 +159,11 @@ impl Kinds {
             (false, true) => self.tls.clone_from(&other.tls),
             _ => {}
         }
+        match (self.has_app("smb"), other.has_app("smb")) {
+            (true, true) => both(&mut self.smb, &other.smb),
+            (false, true) => self.smb.clone_from(&other.smb),
+            _ => {}
+        }
         match (self.has_app("dns"), other.has_app("dns")) {
             (true, true) => self.dns.join(&other.dns),
             (false, true) => self.dns = other.dns.clone(),
@@ -199,6 +206,7 @@ impl Kinds {
             files: false,
             apps: Some(Vec::new()),
             dns: DnsKinds::default(),
+            smb: None,
             tls: None,
             mail: Vec::new(),
             said: Said::default(),
@@ -220,6 +228,7 @@ impl Kinds {
             files: true,
             apps: None,
             dns: DnsKinds::default(),
+            smb: None,
             tls: None,
             mail: Vec::new(),
             said: Said::default(),
@@ -538,6 +547,18 @@ impl Section<'_> {
                 self.tls(kinds)?;
                 kinds.add("tls");
             }
+            "smb" => {
+                let types = self.words("types");
+                if let Some(other) = types.iter().find(|t| !SMB_TYPES.contains(&t.as_str())) {
+                    return Err(SettingsError::Value {
+                        key: self.key("types"),
+                        value: other.clone(),
+                        expected: "some of file, tree_connect, negotiate, dcerpc, create, session_setup, ioctl, rename, set_file_path_info, generic",
+                    });
+                }
+                kinds.smb = (!types.is_empty()).then_some(types);
+                kinds.add("smb");
+            }
             "smtp" => {
                 self.mail(kinds)?;
                 kinds.add("smtp");
@@ -690,6 +711,20 @@ fn record_type(word: &str) -> Option<&'static str> {
     let row = rows.find(|row| row.record() == word || row.app.name() == word);
     row.map(Protocol::record)
 }
+
+/// What records of SMB are about.
+const SMB_TYPES: [&str; 10] = [
+    "file",
+    "tree_connect",
+    "negotiate",
+    "dcerpc",
+    "create",
+    "session_setup",
+    "ioctl",
+    "rename",
+    "set_file_path_info",
+    "generic",
+];
 
 /// Fields of `email` that `extended` adds.
 const EXTENDED_MAIL: [&str; 5] = ["bcc", "message-id", "subject", "x-mailer", "user-agent"];

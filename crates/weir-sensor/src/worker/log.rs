@@ -215,6 +215,27 @@ fn is_wanted(kinds: &DnsKinds, record: &Map<String, Value>) -> bool {
     way && (kinds.types.is_empty() || kinds.types.iter().any(|t| asks(t)))
 }
 
+/// What a record of SMB is about, as `types` names it.
+fn smb_type(record: &Map<String, Value>) -> &'static str {
+    let command = record.get("command").and_then(Value::as_str);
+    let command = command.unwrap_or_default();
+    let (_, name) = command.split_once("_COMMAND_").unwrap_or_default();
+    if record.contains_key("dcerpc") {
+        return "dcerpc";
+    }
+    match name {
+        "NEGOTIATE_PROTOCOL" => "negotiate",
+        "SESSION_SETUP" | "SESSION_SETUP_ANDX" => "session_setup",
+        "TREE_CONNECT" | "TREE_CONNECT_ANDX" => "tree_connect",
+        "CREATE" | "NT_CREATE_ANDX" => "create",
+        "READ" | "WRITE" | "READ_ANDX" | "WRITE_ANDX" => "file",
+        "IOCTL" => "ioctl",
+        "RENAME" => "rename",
+        "SET_INFO" => "set_file_path_info",
+        _ => "generic",
+    }
+}
+
 /// Leaves the fields that are asked for in a record of TLS; those of the client's certificate stand in an object of their own.
 fn only(record: &mut Map<String, Value>, fields: &[String]) {
     let has = |name: &str| fields.iter().any(|f| f == name);
@@ -709,6 +730,8 @@ impl PipelineState {
         let wanted = match done.app {
             App::Dns => is_wanted(&kinds.dns, &done.record),
             App::Tls => crate::app::tls::is_told(done),
+            App::Smb => (kinds.smb.as_ref())
+                .is_none_or(|types| types.iter().any(|t| t == smb_type(&done.record))),
             // Who does not ask for all of them is told of leases.
             App::Dhcp => {
                 let kind = done.record.get("dhcp_type").and_then(Value::as_str);

@@ -270,6 +270,35 @@ fn streams_of_smb_are_followed_farther_than_others() {
 }
 
 #[test]
+fn records_of_smb_are_of_the_types_that_are_asked_for() {
+    let echo = [
+        smb(13, false, 9, &[4, 0, 0, 0]),
+        smb(13, true, 9, &[4, 0, 0, 0]),
+    ];
+    let logoff = [
+        smb(2, false, 10, &[4, 0, 0, 0]),
+        smb(2, true, 10, &[4, 0, 0, 0]),
+    ];
+    let turns: Vec<Vec<u8>> = [share(1), echo, logoff].into_iter().flatten().collect();
+    let turns: Vec<&[u8]> = turns.iter().map(Vec::as_slice).collect();
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 41_000), (SERVER, 445), &turns);
+    let records = |types: &str| {
+        let how = How::rules("").set("outputs.1.fast.enabled=yes");
+        let how = how.set(&format!("outputs.0.eve-log.types.smb.{types}"));
+        let left = sense_tape(&tape, &how);
+        let all = left.of("smb").into_iter();
+        all.map(|r| r["smb"]["command"].as_str().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let (connect, logoff) = ("SMB2_COMMAND_TREE_CONNECT", "SMB2_COMMAND_SESSION_LOGOFF");
+    assert_eq!(records("enabled=yes"), [connect, logoff]);
+    assert_eq!(records("types=[tree_connect, negotiate]"), [connect]);
+    assert_eq!(records("types=[generic]"), [logoff]);
+    assert!(records("types=[file]").is_empty());
+}
+
+#[test]
 fn files_over_smb_are_files() {
     let id = [7; 16];
     let open = |number, name: &str| {
