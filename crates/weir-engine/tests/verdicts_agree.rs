@@ -111,9 +111,7 @@ fn the_fields_of_a_tc_context_are_the_kernels() {
             let code = code.bytes();
             let own = tc_verdict(&code).is_ok();
             let kernel = RawProgram::load_tc(&code, &[], false).expect("the kernel answers");
-            // The socket of a packet is not modelled.
-            let socket = reads && opcode == 0x79 && off == 168;
-            if own != kernel.is_ok() && !socket {
+            if own != kernel.is_ok() {
                 wrong.push(format!("{opcode:#x} at {off}: {own} here"));
             }
         }
@@ -179,6 +177,64 @@ fn reserved_fields_are_the_kernels() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(accepted > 500, "only {accepted} instructions are accepted");
+}
+
+/// Which fields of each kind of socket may be read is what the kernel says.
+#[test]
+fn the_fields_of_sockets_are_the_kernels() {
+    if !rustix::process::geteuid().is_root() {
+        say("skipped: only root may ask the kernel's verifier");
+        return;
+    }
+    let mut wrong = Vec::new();
+    let mut accepted = 0;
+    // The lookup, what is made of its result, and where the load goes: a full socket, any socket, a TCP socket.
+    for (helper, cast) in [(84, None), (99, None), (84, Some(96))] {
+        for opcode in [0x71u8, 0x69, 0x61, 0x79, 0x91, 0x89, 0x81] {
+            for off in -4i16..124 {
+                let mut code = programs::Code::default();
+                code.put(0x7a, 10, 0, -16, 0);
+                code.put(0x7a, 10, 0, -8, 0);
+                code.put(0xbf, 2, 10, 0, 0);
+                code.put(0x07, 2, 0, 0, -16);
+                code.put(0xb7, 3, 0, 0, 12);
+                code.put(0xb7, 4, 0, 0, -1);
+                code.put(0xb7, 5, 0, 0, 0);
+                code.put(0x85, 0, 0, 0, helper);
+                let none = code.put(0x15, 0, 0, 0, 0);
+                code.put(0xbf, 6, 0, 0, 0);
+                code.put(0xbf, 7, 0, 0, 0);
+                let null = cast.map(|cast| {
+                    code.put(0xbf, 1, 6, 0, 0);
+                    code.put(0x85, 0, 0, 0, cast);
+                    code.put(0xbf, 7, 0, 0, 0);
+                    code.put(0x15, 7, 0, 0, 0)
+                });
+                code.put(opcode, 8, 7, off, 0);
+                if let Some(null) = null {
+                    let here = code.here();
+                    code.land(null, here);
+                }
+                code.put(0xbf, 1, 6, 0, 0);
+                code.put(0x85, 0, 0, 0, 86);
+                let end = code.here();
+                code.land(none, end);
+                code.put(0xb7, 0, 0, 0, 0);
+                code.put(0x95, 0, 0, 0, 0);
+                let code = code.bytes();
+                let own = tc_verdict(&code);
+                let kernel = RawProgram::load_tc(&code, &[], false).expect("the kernel answers");
+                accepted += usize::from(own.is_ok());
+                if own.is_ok() != kernel.is_ok() {
+                    wrong.push(format!(
+                        "helpers {helper} and {cast:?}, {opcode:#x} at {off}: here {own:?}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(accepted > 100, "only {accepted} loads are accepted");
 }
 
 /// weir's verdict about an XDP program: the rule and the words of a rejection.

@@ -63,6 +63,8 @@ impl Run<'_> {
             54 => self.adjust(number, regs)?,
             65 => self.adjust(number, regs)?,
             69 => self.fib_lookup(regs)?,
+            // No process of the user engine has sockets.
+            84 | 85 | 99 => self.no_socket(number, regs)?,
             87 => self.push(regs)?,
             88 => self.pop(regs)?,
             89 => self.peek(regs)?,
@@ -96,6 +98,14 @@ impl Run<'_> {
         };
         regs[0] = result;
         Ok(None)
+    }
+
+    /// A lookup of a socket, which finds none: the tuple must be memory.
+    fn no_socket(&mut self, number: u32, regs: &Registers) -> Step<u64> {
+        self.context(number, regs)?;
+        let length = regs[3] as u32 as usize;
+        self.memory.bytes(regs[2], length).map_err(fault)?;
+        Ok(0)
     }
 
     fn map_lookup(&mut self, regs: &Registers) -> Step<u64> {

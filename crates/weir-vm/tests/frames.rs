@@ -179,8 +179,8 @@ fn runs_that_cannot_go_on() {
     assert_eq!(
         kind("unknown", &mut frame),
         FaultKind::UnknownHelper {
-            number: 84,
-            name: "sk_lookup_tcp"
+            number: 16,
+            name: "get_current_comm"
         }
     );
     assert_eq!(

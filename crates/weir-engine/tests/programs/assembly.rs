@@ -558,6 +558,38 @@ impl Piece {
                 }
                 code.put(0xb7, 0, 0, 0, 3);
             }
+            Piece::Socket {
+                helper,
+                null,
+                load,
+                release,
+            } => {
+                code.put(0x7a, FP, 0, -160, 0);
+                code.put(0x7a, FP, 0, -152, 0);
+                code.put(0xbf, 1, CONTEXT, 0, 0);
+                code.put(0xbf, 2, FP, 0, 0);
+                code.put(0x07, 2, 0, 0, -160);
+                code.put(0xb7, 3, 0, 0, 12);
+                code.put(0xb7, 4, 0, 0, -1);
+                code.put(0xb7, 5, 0, 0, 0);
+                code.put(0x85, 0, 0, 0, *helper);
+                refill(code);
+                let jump = null_jump(*null, code);
+                if let Some((at, width)) = load {
+                    code.put(0x61 | width.size_bits(), 4, 0, *at, 0);
+                }
+                if *release {
+                    code.put(0xbf, 1, 0, 0, 0);
+                    code.put(0x85, 0, 0, 0, 86);
+                    refill(code);
+                }
+                let end = code.here();
+                if let Some(jump) = jump {
+                    code.land(jump, end);
+                }
+                code.put(0xb7, 0, 0, 0, 3);
+                code.put(0xb7, 4, 0, 0, 4);
+            }
             Piece::TailCall { index, reload } => {
                 move_operand(3, *index, code);
                 code.put(0xbf, 1, CONTEXT, 0, 0);

@@ -287,6 +287,13 @@ pub(crate) enum Piece {
         escape: bool,
         body: Vec<Piece>,
     },
+    /// A lookup of a socket: any or a full one, null check, a load, released or not.
+    Socket {
+        helper: i32,
+        null: NullCheck,
+        load: Option<(i16, Width)>,
+        release: bool,
+    },
     Call {
         function: u8,
         arguments: [u8; 2],

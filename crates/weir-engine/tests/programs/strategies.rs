@@ -264,6 +264,9 @@ fn piece() -> impl Strategy<Value = Piece> {
             .prop_map(|(store, offset, at, length, mask)| Piece::Bytes { store, offset, at, length, mask }),
         2 => (size(), null_check(), prop::option::of(access_to(8)), prop_oneof![6 => Just(132i32), 4 => Just(133), 1 => Just(0)])
             .prop_map(|(size, null, access, finish)| Piece::Ring { size, null, access, finish }),
+        1 => (prop::sample::select(vec![84i32, 85, 99]), null_check(), prop::option::of((prop::sample::select(vec![0i16, 4, 8, 16, 24, 28, 44, 48, 52, 72, 76, 80]), width())),
+            prop_oneof![6 => Just(true), 1 => Just(false)])
+            .prop_map(|(helper, null, load, release)| Piece::Socket { helper, null, load, release }),
         1 => (operand(), any::<bool>()).prop_map(|(index, reload)| Piece::TailCall { index, reload }),
         1 => (operand(), 0i32..5).prop_map(|(index, flags)| Piece::RedirectMap { index, flags }),
         14 => (compare(), number(), operand(), 1u8..5).prop_map(|(compare, dst, operand, over)| Piece::Skip { compare, dst, operand, over }),

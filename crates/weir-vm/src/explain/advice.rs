@@ -94,6 +94,7 @@ impl Advisor<'_> {
                 ..Advice::default()
             },
             ContextField { .. } => says("Read a field of struct xdp_md by its name: data, data_end, data_meta, ingress_ifindex, rx_queue_index; egress_ifindex in programs of a devmap only."),
+            SocketField { .. } => says("Read a field of struct bpf_sock by its name; bpf_sk_fullsock yields a socket that has all of them."),
             ContextMoved { .. } => says("Access the context through the pointer the program was given, at the field's own offset."),
             ReadOnlyMap { map } if map.starts_with(".rodata") => {
                 says("A `const` global cannot change while the program runs: leave `const` away, or write to a map.")

@@ -52,6 +52,7 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
         | PointerDistance { .. } => {
             "A pointer may be moved by adding or subtracting a bounded number, and only where there are bytes around it."
         }
+        SocketField { .. } => "A socket's fields are read in their own width, and never written.",
         ContextField { .. } | ContextMoved { .. } => {
             "The context has a few fields of fixed width; XDP programs read them and write none."
         }

@@ -34,6 +34,9 @@ impl Plan {
     pub(super) fn of(ops: usize, programs: &[&Facts]) -> Result<Plan, JitError> {
         let planned = (0..ops).map(|op| {
             let facts = || programs.iter().map(|f| f.op(op)).filter(|f| f.reached);
+            if facts().any(|f| matches!(f.access, Access::One(ValueKind::Socket, _))) {
+                return Err(JitError::Code("an access to a socket"));
+            }
             let loads = |context: bool| {
                 facts().any(|f| match f.access {
                     Access::One(kind, _) => (kind == ValueKind::Context) == context,

@@ -99,6 +99,7 @@ impl Walk<'_> {
                 return self.stack_load(register, off, bytes as usize);
             }
             ValueKind::Context => return self.read_context(register, off, bytes, signed),
+            ValueKind::Socket => return self.read_socket(register, off, bytes),
             _ => self.check_memory(register, off, size, Mode::Read)?,
         }
         let mut result = Reg::unknown(Birth::Loaded(base.kind), self.at);
@@ -312,6 +313,11 @@ impl Walk<'_> {
             .ok()
             .and_then(|offset| skb::readable(offset, usize::from(bytes)));
         let birth = Birth::Loaded(ValueKind::Context);
+        if field == Some(Field::Socket) && !signed {
+            let base = *self.state.reg(register);
+            self.note_access(&base);
+            return Ok(self.context_socket(birth));
+        }
         let pointer = |kind| Some(Reg::pointer(kind, birth, self.at));
         let loaded = match field {
             Some(Field::Data) => pointer(ValueKind::Packet),
@@ -390,6 +396,10 @@ impl Walk<'_> {
         let special = |kind| matches!(kind, ValueKind::Context | ValueKind::Socket);
         let before = self.facts.op(self.at as usize).access;
         let mixed = match before {
+            // Kinds of sockets are as different as sockets and contexts.
+            Access::One(ValueKind::Socket, socket) if base.kind == ValueKind::Socket => {
+                socket != Some(base.map as usize)
+            }
             Access::One(kind, _) => kind != base.kind && (special(kind) || special(base.kind)),
             Access::Several => special(base.kind),
             Access::None => false,
@@ -400,12 +410,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn note_access(&mut self, base: &Reg) {
+    pub(super) fn note_access(&mut self, base: &Reg) {
         let map = match base.kind {
             ValueKind::MapValue => self
                 .map(base.map)
                 .filter(|m| m.live)
                 .map(|_| base.map as usize),
+            ValueKind::Socket => Some(base.map as usize),
             _ => None,
         };
         self.facts.access(self.at as usize, base.kind, map);

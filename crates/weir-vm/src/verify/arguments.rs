@@ -7,6 +7,7 @@ use super::access::Mode;
 use super::alu::DISTANCE_MAX;
 use super::helpers;
 use super::rejection::{Birth, Rule, ValueKind};
+use super::socket;
 use super::state::Reg;
 use super::tnum::Tnum;
 use super::walk::{Step, Walk, stop, stop_at};
@@ -23,6 +24,8 @@ pub(super) struct Said {
     pub(super) callback: Option<u32>,
     pub(super) size: Option<u64>,
     pub(super) released: Option<u32>,
+    /// Reference of a socket; 0 for none.
+    pub(super) socket: u32,
 }
 
 impl Walk<'_> {
@@ -206,13 +209,48 @@ impl Walk<'_> {
                 self.check_lock(helper, register, &reg)
             }
             Argument::ConstantString => self.text(helper, register, &reg),
-            Argument::ContextOrNull | Argument::Timer | Argument::Socket => {
-                stop(Rule::UnknownHelper {
-                    number,
-                    name: helper,
-                    hook: self.hook.name(),
-                })
+            Argument::Socket => {
+                if reg.kind != ValueKind::Socket {
+                    if reg.birth == Birth::Released {
+                        return stop_at(register, Rule::NotHeld { helper, register });
+                    }
+                    return wrong("a socket");
+                }
+                if reg.or_null {
+                    return stop_at(
+                        register,
+                        Rule::HelperNull {
+                            helper,
+                            register,
+                            found: reg.kind,
+                            map: None,
+                        },
+                    );
+                }
+                said.socket = reg.ref_id;
+                if number == socket::RELEASE {
+                    if reg.ref_id == 0 {
+                        return stop_at(register, Rule::NotHeld { helper, register });
+                    }
+                    said.released = Some(reg.ref_id);
+                }
+                Ok(())
             }
+            Argument::ContextOrNull if reg.is_null() => {
+                self.precise(register);
+                Ok(())
+            }
+            Argument::ContextOrNull => {
+                if reg.kind != ValueKind::Context {
+                    return wrong("the context or null");
+                }
+                self.check_unmoved(register, &reg)
+            }
+            Argument::Timer => stop(Rule::UnknownHelper {
+                number,
+                name: helper,
+                hook: self.hook.name(),
+            }),
         }
     }
 

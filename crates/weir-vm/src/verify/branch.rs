@@ -343,7 +343,8 @@ fn learn_range(state: &mut State, pointer: &Reg, below: bool, at: u32) {
 /// All copies of a pointer are null: they are the number 0, and what they would have held is not held.
 fn mark_null(state: &mut State, pointer: &Reg, at: u32) {
     let id = pointer.id;
-    if pointer.ref_id != 0 {
+    // What a cast yields is null although its argument is not.
+    if pointer.ref_id != 0 && pointer.ref_id == id {
         state.held.retain(|h| h.id != pointer.ref_id);
     }
     state.change_all(

@@ -9,6 +9,7 @@ use super::arguments::Said;
 use super::helpers;
 use super::rejection::{Birth, Rule, ValueKind};
 use super::scalar::Scalar;
+use super::socket::SocketKind;
 use super::state::{Callback, Held, Lock, NOWHERE, Reg, State};
 use super::walk::{Next, Step, Walk, new_frame, stop, stop_at};
 use crate::catalogue::{Outcome, helper_name};
@@ -27,7 +28,7 @@ impl Walk<'_> {
         let number = op.imm as u32;
         let name = helper_name(number);
         let prototype = helpers::prototype(number, self.hook);
-        let Some(prototype) = prototype.filter(|p| p.result != Outcome::SocketOrNull) else {
+        let Some(prototype) = prototype else {
             return stop(Rule::UnknownHelper {
                 number,
                 name,
@@ -86,8 +87,8 @@ impl Walk<'_> {
                 let last = u64::from(self.cpus.max(1)) - 1;
                 Reg::number(Scalar::between(0, last), birth, self.at)
             }
-            // The helpers that yield sockets are refused before.
-            Outcome::Nothing | Outcome::SocketOrNull => Reg::nothing(Birth::Clobbered, self.at),
+            Outcome::Nothing => Reg::nothing(Birth::Clobbered, self.at),
+            Outcome::SocketOrNull => self.socket_or_null(number, said.socket),
             Outcome::ValueOrNull => {
                 let map = said.map.unwrap_or(NOWHERE);
                 let definition = self.map(map).map(|m| m.definition);
@@ -106,7 +107,7 @@ impl Walk<'_> {
                     ValueKind::MapValue
                 };
                 let mut reg = Reg::pointer(kind, birth, self.at);
-                reg.map = map;
+                reg.map = if socket { SocketKind::Xdp as u32 } else { map };
                 reg.or_null = !found;
                 if !found || locked {
                     reg.id = self.new_id();

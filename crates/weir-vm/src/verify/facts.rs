@@ -37,7 +37,7 @@ pub enum Access {
     /// No path comes here.
     #[default]
     None,
-    /// Always memory of this kind; of map values, always this map's (`None`: of several).
+    /// Always memory of this kind; of map values, always this map's (`None`: of several). Of sockets, their kind.
     One(ValueKind, Option<usize>),
     /// Different kinds on different paths.
     Several,

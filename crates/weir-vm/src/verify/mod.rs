@@ -27,6 +27,7 @@ mod rejection;
 )]
 pub(crate) mod scalar;
 mod shape;
+mod socket;
 mod stack;
 mod state;
 #[allow(

@@ -374,6 +374,14 @@ pub enum Rule {
         /// Whether it is a write.
         write: bool,
     },
+    /// A socket has no such field, or not in that width.
+    #[error("a socket has no field of {size} bytes at offset {offset} that programs may read")]
+    SocketField {
+        /// Offset in `struct bpf_sock` or `struct bpf_tcp_sock`.
+        offset: i64,
+        /// Bytes accessed.
+        size: i64,
+    },
     /// The context pointer was moved.
     #[error(
         "the context is accessed through a pointer moved by {offset}; use the field's own offset"

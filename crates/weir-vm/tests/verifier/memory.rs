@@ -3,6 +3,41 @@
 use super::{Program, p};
 
 pub(super) const PROGRAMS: &[Program] = &[
+    p(
+        "socket looked up and released",
+        "",
+        "stdw [r10-16], 0\nstdw [r10-8], 0\nmov r2, r10\nadd r2, -16\nmov r3, 12\nmov r4, -1\nmov r5, 0\ncall 84\njeq r0, 0, out\nldxw r6, [r0+16]\nmov r1, r0\ncall 86\nout:\nmov r0, 0\nexit",
+    ),
+    p(
+        "socket not released",
+        "LeakedReference",
+        "stdw [r10-16], 0\nstdw [r10-8], 0\nmov r2, r10\nadd r2, -16\nmov r3, 12\nmov r4, -1\nmov r5, 0\ncall 84\nmov r0, 0\nexit",
+    ),
+    p(
+        "socket released unchecked",
+        "HelperNull",
+        "stdw [r10-16], 0\nstdw [r10-8], 0\nmov r2, r10\nadd r2, -16\nmov r3, 12\nmov r4, -1\nmov r5, 0\ncall 84\nmov r1, r0\ncall 86\nmov r0, 0\nexit",
+    ),
+    p(
+        "socket used after its release",
+        "NotMemory",
+        "stdw [r10-16], 0\nstdw [r10-8], 0\nmov r2, r10\nadd r2, -16\nmov r3, 12\nmov r4, -1\nmov r5, 0\ncall 84\njeq r0, 0, out\nmov r6, r0\nmov r1, r0\ncall 86\nldxw r6, [r6+16]\nout:\nmov r0, 0\nexit",
+    ),
+    p(
+        "socket released twice",
+        "NotHeld",
+        "stdw [r10-16], 0\nstdw [r10-8], 0\nmov r2, r10\nadd r2, -16\nmov r3, 12\nmov r4, -1\nmov r5, 0\ncall 84\njeq r0, 0, out\nmov r6, r0\nmov r1, r0\ncall 86\nmov r1, r6\ncall 86\nout:\nmov r0, 0\nexit",
+    ),
+    p(
+        "a field of any socket that only full ones have",
+        "SocketField",
+        "stdw [r10-16], 0\nstdw [r10-8], 0\nmov r2, r10\nadd r2, -16\nmov r3, 12\nmov r4, -1\nmov r5, 0\ncall 99\njeq r0, 0, out\nldxw r6, [r0+16]\nmov r1, r0\ncall 86\nout:\nmov r0, 0\nexit",
+    ),
+    p(
+        "a write to a socket",
+        "NotMemory",
+        "stdw [r10-16], 0\nstdw [r10-8], 0\nmov r2, r10\nadd r2, -16\nmov r3, 12\nmov r4, -1\nmov r5, 0\ncall 84\njeq r0, 0, out\nstw [r0+16], 0\nmov r1, r0\ncall 86\nout:\nmov r0, 0\nexit",
+    ),
     // --- stack ---
     p(
         "below the frame",
