@@ -5,13 +5,14 @@
 //! randomness come from `Env`. Invariant: no helper panics or loops beyond the instruction budget, whatever its arguments.
 
 mod cookie;
+mod iterators;
 mod room;
 mod route;
 mod skb;
 mod streams;
 mod text;
 
-use crate::catalogue::helper_name;
+use crate::catalogue::{helper_name, kernel_function};
 use crate::errno::{E2BIG, EAGAIN, EINVAL};
 use crate::interp::{FaultKind, Redirect, Registers, Run, Step};
 use crate::maps::{Map, MapKind};
@@ -35,6 +36,10 @@ const BPF_F_EXCLUDE_INGRESS: u64 = 16;
 impl Run<'_> {
     /// Runs helper `number`; the operation to continue at after a successful tail call.
     pub(crate) fn helper(&mut self, number: u32, regs: &mut Registers) -> Step<Option<usize>> {
+        if let Some(function) = kernel_function(number) {
+            regs[0] = self.kernel_function(function, regs)?;
+            return Ok(None);
+        }
         if self.memory.skb.is_some() {
             if let Some(result) = self.tc_helper(number, regs)? {
                 regs[0] = result;

@@ -5,6 +5,7 @@
 //! It does not know ELF: whoever links code first writes resolved addresses into [`Fixup`]s.
 //! Invariant: every [`Op`] names registers below 11, and its target, where it has one, is the index of an operation.
 
+use crate::catalogue::kernel_function;
 use thiserror::Error;
 
 /// Size of one encoded instruction slot in bytes (RFC 9669 section 3).
@@ -135,6 +136,8 @@ pub(crate) enum Fixup {
     Function(usize),
     /// A call goes to this operation.
     Call(usize),
+    /// A call of a kernel function, by its number among helpers.
+    Kernel(u32),
     /// The symbol is not in the object; the index is into the list of external names.
     External(u32),
     /// Nothing that can be supplied; the index is into the list of reasons.
@@ -356,6 +359,7 @@ fn decode_wide(
         }
         Some(Fixup::External(name)) => return Ok(op(Kind::External, u64::from(name))),
         Some(Fixup::Invalid(reason)) => return Ok(Op::invalid(reason)),
+        Some(Fixup::Kernel(_)) => return Err(DecodeError::Unlinked { pc, kind: insn.src }),
         None => {}
     }
     match insn.src {
@@ -533,7 +537,13 @@ fn decode_call(
             op.kind = Kind::Call;
             op.off = i32::try_from(at).map_err(|_| unknown)?;
         }
+        (Some(Fixup::Kernel(number)), _) => {
+            op.kind = Kind::Helper;
+            op.imm = u64::from(number);
+        }
         (Some(Fixup::Value(_) | Fixup::External(_) | Fixup::Invalid(_)), _) => return Err(unknown),
+        // Numbers of kernel functions are given by linking only.
+        (None, 0) if kernel_function(insn.imm as u32).is_some() => return Err(unknown),
         (None, 0) => {
             op.kind = Kind::Helper;
             op.imm = u64::from(insn.imm as u32);

@@ -201,6 +201,8 @@ pub(crate) struct Scratch {
     saved: [(usize, [u64; 4]); CALL_FRAMES],
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
+    /// What iterators over bits copied.
+    pub(crate) bits: Vec<Vec<u8>>,
     pub(crate) trace: Vec<String>,
     /// Copies of packets that were sent.
     pub(crate) sent: Vec<Sent>,
@@ -281,6 +283,7 @@ impl<'r> Run<'r> {
         regs[2] = r2;
         regs[10] = stack_address(0) + STACK_BYTES as u64;
         self.memory.clear_stack();
+        self.scratch.bits.clear();
         let result = self.execute(entry, &mut regs)?;
         if self.open_records > 0 {
             return Err(Box::new(FaultKind::LeakedRecords(self.open_records)));

@@ -432,6 +432,9 @@ impl Linker<'_> {
             if symbol.weak && !call {
                 return Ok(Fixup::Value(self.configuration(&symbol.name).unwrap_or(0)));
             }
+            if call && let Some(number) = catalogue::kernel_function_number(&symbol.name) {
+                return Ok(Fixup::Kernel(number));
+            }
             self.externals.push(symbol.name.clone());
             return Ok(Fixup::External(self.externals.len() as u32 - 1));
         };

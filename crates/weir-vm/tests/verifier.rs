@@ -319,6 +319,37 @@ fn too_many_branches_may_not_wait() {
     assert_eq!(rule_of(&code, &VerifyOptions::default()), "PendingBranches");
 }
 
+/// Open-coded iterators yield what the kernel's do, interpreted and, over numbers, compiled.
+#[test]
+fn iterators_yield_their_numbers_and_bits() {
+    let object = Object::parse(&object::compile("verdicts")).expect("parses");
+    // Interface 1, queue 0: 3 to 9, nothing to four rounds, and bits 0, 63, 68 and 69.
+    let expected = [
+        ("iterates", 42),
+        ("iterates_in_iterations", 10),
+        ("iterates_over_bits", 200),
+    ];
+    for (program, result) in expected {
+        let mut machine = object.clone().load(program).expect("loads");
+        let run = |machine: &mut Machine| {
+            machine.run_xdp(&mut weir_vm::Frame::new(&[0; 60]), &weir_vm::Env::default())
+        };
+        assert_eq!(run(&mut machine), Ok(result), "{program}");
+        if !weir_vm::jit::available() {
+            continue;
+        }
+        // An iterator over bits copies from wherever it is told, which native code cannot check.
+        let compiled = machine.verify_and_compile(&VerifyOptions::default());
+        assert_eq!(
+            compiled.is_ok(),
+            program != "iterates_over_bits",
+            "{compiled:?}"
+        );
+        assert_eq!(run(&mut machine), Ok(result), "{program}");
+        assert_eq!(run(&mut machine), Ok(result), "{program}");
+    }
+}
+
 fn insn(opcode: u8, dst: u8, src: u8, off: i16, imm: i32) -> [u8; 8] {
     Insn {
         opcode,

@@ -5,12 +5,16 @@
 //! that is `helpers`. Versions are those of the first release; distributions may have more in older kernels.
 //! Invariant: helper `n` stands at index `n - 1`.
 
+mod functions;
 mod helpers;
 mod maps;
 mod needs;
 
 use std::fmt;
 
+pub(crate) use functions::{
+    IteratorKind, IteratorStep, KernelFunction, kernel_function, kernel_function_number,
+};
 pub use maps::{MAP_KINDS, MapKindInfo};
 pub use needs::{Need, Requirement};
 
@@ -136,6 +140,9 @@ pub fn all_helpers() -> &'static [HelperInfo] {
 
 /// Name of a helper without `bpf_`, or `unknown`.
 pub fn helper_name(number: u32) -> &'static str {
+    if let Some(function) = kernel_function(number) {
+        return function.name;
+    }
     helper(number).map_or("unknown", |helper| helper.name)
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::catalogue::{Kernel, helper, helper_name, map_kind};
+use crate::catalogue::{Kernel, helper, helper_name, kernel_function, map_kind};
 use crate::insn::{Kind, LONG_JUMP, Op, UNCONDITIONAL_SWAP};
 use crate::machine::{Code, Machine};
 use crate::maps::Map;
@@ -130,7 +130,8 @@ impl Found {
         match op.kind {
             Kind::Helper => {
                 let number = op.imm as u32;
-                let since = helper(number).map(|h| h.since);
+                let function = kernel_function(number).map(|f| f.since);
+                let since = function.or_else(|| helper(number).map(|h| h.since));
                 self.add(Requirement::Helper(helper_name(number)), since, place);
             }
             Kind::Call => {

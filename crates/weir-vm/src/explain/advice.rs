@@ -134,6 +134,7 @@ impl Advisor<'_> {
             LeakedReference { kind, acquired_at } => self.leaked(*kind, *acquired_at),
             NotHeld { .. } => self.not_held(),
             ReleaseMoved { .. } => says("Pass the pointer as the helper returned it."),
+            IteratorState { expected, .. } => says(format!("Pass the address of {expected}; bpf_for does all of it.")),
             NoLock { .. } => says("Pass the address of the value's struct bpf_spin_lock."),
             OtherLock => says("Release the lock that was taken."),
             CallUnderLock { .. } => says("Move the call before the lock or behind the unlock."),

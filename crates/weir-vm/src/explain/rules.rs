@@ -99,6 +99,7 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
         LeakedReference { .. } | NotHeld { .. } | ReleaseMoved { .. } => {
             "What was acquired is released exactly once, on every path."
         }
+        IteratorState { .. } => "An iterator is begun once, asked for the next, and destroyed.",
         NoLock { .. } | OtherLock | CallUnderLock { .. } | LeakedLock { .. } => {
             "A lock is held for a moment: one at a time, without calls, and released on every path."
         }

@@ -4,6 +4,7 @@
 //! Invariant: every operation translated belongs to exactly one function.
 
 use super::JitError;
+use crate::catalogue::{IteratorKind, IteratorStep, kernel_function};
 use crate::insn::{Kind, Op};
 use crate::verify::{Access, Facts, ValueKind};
 
@@ -133,6 +134,10 @@ pub(super) fn functions(
                 | Kind::CallRegister => {
                     return Err(JitError::Code("an operation no verifier accepts"));
                 }
+                // It copies from whatever address it is given, which only the interpreter can look at first.
+                Kind::Helper if copies_from_anywhere(op.imm as u32) => {
+                    return Err(JitError::Code("an iterator over bits"));
+                }
                 Kind::Ja => work.push(op.target()),
                 Kind::LoadImm => work.push(pc + 2),
                 Kind::LoadFunction => {
@@ -159,6 +164,11 @@ pub(super) fn functions(
         found.push(function);
     }
     Ok(found)
+}
+
+fn copies_from_anywhere(number: u32) -> bool {
+    kernel_function(number)
+        .is_some_and(|f| (f.kind, f.step) == (IteratorKind::Bits, IteratorStep::New))
 }
 
 pub(super) fn is_branch(kind: Kind) -> bool {

@@ -12,7 +12,7 @@ use super::scalar::Scalar;
 use super::socket::SocketKind;
 use super::state::{Callback, Held, Lock, NOWHERE, Reg, State};
 use super::walk::{Next, Step, Walk, new_frame, stop, stop_at};
-use crate::catalogue::{Outcome, helper_name};
+use crate::catalogue::{Outcome, helper_name, kernel_function};
 use crate::insn::Op;
 use crate::maps::MapKind;
 
@@ -26,6 +26,9 @@ const TAIL_CALL_STACK: u32 = 256;
 impl Walk<'_> {
     pub(super) fn helper(&mut self, op: &Op) -> Step<Next> {
         let number = op.imm as u32;
+        if let Some(function) = kernel_function(number) {
+            return self.kernel_function(function);
+        }
         let name = helper_name(number);
         let prototype = helpers::prototype(number, self.hook);
         let Some(prototype) = prototype else {

@@ -3,7 +3,7 @@
 //! Owns which helpers work on which maps, read packets, call back or change the packet. Invariant: a helper without a
 //! prototype is refused.
 
-use crate::catalogue::{self, Call};
+use crate::catalogue::{self, Call, IteratorStep};
 use crate::maps::{MapDefinition, MapKind};
 use crate::program::ProgramKind;
 
@@ -67,6 +67,12 @@ pub(super) fn prototype(number: u32, hook: Hook) -> Option<Call> {
 
 /// Arguments helper `number` takes; 5 of one that is not known.
 pub(super) fn arguments(number: u32, hook: Hook) -> u8 {
+    if let Some(function) = catalogue::kernel_function(number) {
+        return match function.step {
+            IteratorStep::New => 3,
+            IteratorStep::Next | IteratorStep::Destroy => 1,
+        };
+    }
     prototype(number, hook).map_or(5, |p| p.arguments.len() as u8)
 }
 
@@ -89,6 +95,11 @@ pub(super) fn is_gpl(number: u32) -> bool {
 /// Whether the helper calls a function of the program.
 pub(super) fn calls_back(number: u32) -> bool {
     matches!(number, FOR_EACH | LOOP)
+}
+
+/// Whether every loop through the call ends, because an iterator does.
+pub(super) fn converges(number: u32) -> bool {
+    catalogue::kernel_function(number).is_some_and(|f| f.step == IteratorStep::Next)
 }
 
 /// Whether packet pointers are stale afterwards.

@@ -179,6 +179,12 @@ impl Layout {
                 Shape::Helper => {
                     self.mark(op + 1, true);
                     let number_of = current.imm as u32;
+                    if helpers::converges(number_of) {
+                        self.mark(op, false);
+                        if let Some(flow) = self.flow_mut(op) {
+                            flow.converges = true;
+                        }
+                    }
                     if helpers::calls_back(number_of) {
                         self.mark(op, true);
                         if let Some(flow) = self.flow_mut(op) {

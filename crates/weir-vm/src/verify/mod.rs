@@ -11,6 +11,7 @@ mod call;
 mod facts;
 mod global;
 mod helpers;
+mod iterator;
 mod layout;
 mod precision;
 mod prune;

@@ -85,7 +85,11 @@ impl Walk<'_> {
             let open = kept.branches > 0;
             if open {
                 let next_round = kept.state.rounds != self.state.rounds;
-                if flow.converges && next_round && self.covers(number, How::Within) {
+                if flow.converges
+                    && next_round
+                    && self.may_converge(op)
+                    && self.covers(number, How::Within)
+                {
                     hit = Some((number, true));
                     break;
                 }
@@ -420,7 +424,8 @@ fn same_frame(
     let regs = frame.regs.iter().enumerate();
     let regs = regs.filter(|(r, _)| live & (1 << r) != 0).map(|(_, r)| r);
     let slots = frame.stack.iter().enumerate();
-    let slots = slots.filter(|(s, slot)| slot.is_spill() && counts(read, *s));
+    let slots =
+        slots.filter(|(s, slot)| (slot.is_spill() || slot.is_iterator()) && counts(read, *s));
     regs.chain(slots.map(|(_, s)| &s.reg)).all(|r| {
         let id = r.id & !MARKS;
         (id == 0 || pairing.same(id, id)) && (r.ref_id == 0 || pairing.same(r.ref_id, r.ref_id))
@@ -498,7 +503,8 @@ fn compare_stack(
         return old.stack.len() == new.stack.len()
             && old.stack.iter().zip(new.stack.iter()).all(|(a, b)| {
                 a.bytes == b.bytes
-                    && (!a.is_spill() || compare_reg(&a.reg, &b.reg, true, how, pairing))
+                    && (!(a.is_spill() || a.is_iterator())
+                        || compare_reg(&a.reg, &b.reg, true, how, pairing))
             });
     }
     old.stack.iter().enumerate().all(|(s, slot)| {
@@ -533,13 +539,14 @@ fn compare_slot(
             {
                 return false;
             }
+            (StackByte::Misc | StackByte::Invalid, StackByte::Iterator) => return false,
             (StackByte::Misc, StackByte::Invalid) if !pairing.unwritten_reads => return false,
             (StackByte::Misc | StackByte::Invalid, _) => {}
             _ if a != b => return false,
             _ => {}
         }
     }
-    if old.is_spill() {
+    if old.is_spill() || old.is_iterator() {
         return compare_reg(&old.reg, &new.reg, precise, how, pairing);
     }
     true

@@ -38,6 +38,8 @@ pub enum ValueKind {
     Socket,
     /// A function of the program.
     Function,
+    /// An iterator's state on the stack.
+    Iterator,
 }
 
 impl ValueKind {
@@ -58,6 +60,7 @@ impl ValueKind {
             ValueKind::Memory => "mem",
             ValueKind::Socket => "sock",
             ValueKind::Function => "func",
+            ValueKind::Iterator => "iter",
         }
     }
 }
@@ -79,6 +82,7 @@ impl fmt::Display for ValueKind {
             ValueKind::Memory => "a pointer argument",
             ValueKind::Socket => "a socket",
             ValueKind::Function => "a function",
+            ValueKind::Iterator => "an iterator",
         })
     }
 }
@@ -521,6 +525,15 @@ pub enum Rule {
     License {
         /// Helper.
         helper: &'static str,
+    },
+
+    /// A step of an iterator on what is none, or on one that must not be there yet.
+    #[error("{function}: r1 must point to {expected} on the stack")]
+    IteratorState {
+        /// Kernel function.
+        function: &'static str,
+        /// What it takes.
+        expected: &'static str,
     },
 
     // --- references and locks ---

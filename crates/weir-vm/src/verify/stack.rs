@@ -12,14 +12,14 @@ use super::walk::{Step, Walk, stop_at};
 const FRAME: i64 = (SLOT * SLOTS) as i64;
 
 /// The slot of a byte at `off` (negative) from the frame pointer, and its place in it.
-fn byte_at(off: i64) -> (usize, usize) {
+pub(super) fn byte_at(off: i64) -> (usize, usize) {
     let below = (-off - 1) as usize;
     (below / SLOT, SLOT - 1 - below % SLOT)
 }
 
 impl Walk<'_> {
     /// Least and greatest offset of an access through stack pointer `register`, checked against the frame.
-    fn stack_range(&mut self, register: u8, off: i32, size: i64) -> Step<(i64, i64)> {
+    pub(super) fn stack_range(&mut self, register: u8, off: i32, size: i64) -> Step<(i64, i64)> {
         let reg = *self.state.reg(register);
         let base = i64::from(reg.off) + i64::from(off);
         let (min, max) = match reg.num.value() {
@@ -136,7 +136,7 @@ impl Walk<'_> {
         for (i, byte) in target.bytes.iter_mut().enumerate() {
             if i < size {
                 *byte = StackByte::Spill;
-            } else if *byte == StackByte::Spill {
+            } else if matches!(*byte, StackByte::Spill | StackByte::Iterator) {
                 *byte = StackByte::Misc;
             }
         }
@@ -246,7 +246,7 @@ impl Walk<'_> {
                         },
                     );
                 }
-                StackByte::Misc | StackByte::Invalid => {}
+                StackByte::Misc | StackByte::Invalid | StackByte::Iterator => {}
             }
         }
         if spills == size && slot.reg.num.value() == Some(0) {
@@ -339,7 +339,7 @@ impl Walk<'_> {
                         slot.reg = Reg::unknown(Birth::Computed, at);
                     }
                 }
-                StackByte::Spill => {
+                StackByte::Spill | StackByte::Iterator => {
                     return stop_at(
                         register,
                         Rule::UninitStack {

@@ -151,6 +151,8 @@ pub(super) enum StackByte {
     Misc,
     /// Zero.
     Zero,
+    /// Part of an iterator; the slot's register says which.
+    Iterator,
 }
 
 /// Eight bytes of stack.
@@ -194,14 +196,18 @@ impl Slot {
         self.bytes.iter().all(|b| match b {
             StackByte::Misc => true,
             StackByte::Invalid => unwritten_reads,
-            StackByte::Spill | StackByte::Zero => false,
+            StackByte::Spill | StackByte::Zero | StackByte::Iterator => false,
         })
     }
 
-    /// Parts of a stored register become any number.
+    pub(super) fn is_iterator(&self) -> bool {
+        self.bytes.contains(&StackByte::Iterator)
+    }
+
+    /// Parts of a stored register or iterator become any number.
     pub(super) fn scrub(&mut self) {
         for byte in &mut self.bytes {
-            if *byte == StackByte::Spill {
+            if matches!(*byte, StackByte::Spill | StackByte::Iterator) {
                 *byte = StackByte::Misc;
             }
         }

@@ -391,6 +391,14 @@ impl<'m> Walk<'m> {
         Ok(Next::Go(at + 1))
     }
 
+    /// Whether a loop through operation `op`, which would end it at some time, still would: an iterator that is used up does not.
+    pub(super) fn may_converge(&self, op: usize) -> bool {
+        match self.layout.flow(op).shape {
+            Shape::Helper => self.iterator_is_active(),
+            _ => true,
+        }
+    }
+
     fn load_imm(&mut self, op: &Op) {
         let mut reg = Reg::constant(op.imm, Birth::Constant, self.at);
         if let Some(pointer) = crate::memory::linked_pointer(op) {

@@ -369,6 +369,144 @@ int prints(struct xdp_md *ctx)
 	return 1;
 }
 
+struct bpf_iter_num {
+	u64 __opaque[1];
+} __attribute__((aligned(8)));
+struct bpf_iter_bits {
+	u64 __opaque[2];
+} __attribute__((aligned(8)));
+
+extern int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __attribute__((weak)) SEC(".ksyms");
+extern int *bpf_iter_num_next(struct bpf_iter_num *it) __attribute__((weak)) SEC(".ksyms");
+extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __attribute__((weak)) SEC(".ksyms");
+extern int bpf_iter_bits_new(struct bpf_iter_bits *it, const u64 *unsafe_ptr__ign, u32 words) __attribute__((weak)) SEC(".ksyms");
+extern int *bpf_iter_bits_next(struct bpf_iter_bits *it) __attribute__((weak)) SEC(".ksyms");
+extern void bpf_iter_bits_destroy(struct bpf_iter_bits *it) __attribute__((weak)) SEC(".ksyms");
+
+/* A bound that is not known: no count of rounds is walked. */
+SEC("xdp")
+int iterates(struct xdp_md *ctx)
+{
+	struct bpf_iter_num it;
+	u32 sum = 0;
+	int *n;
+
+	bpf_iter_num_new(&it, 3, ctx->ingress_ifindex + 9);
+	while ((n = bpf_iter_num_next(&it)))
+		sum += *n;
+	bpf_iter_num_destroy(&it);
+	return sum;
+}
+
+SEC("xdp")
+int iterates_in_iterations(struct xdp_md *ctx)
+{
+	struct bpf_iter_num outer, inner;
+	u32 rounds = 0;
+	int *n, *m;
+
+	bpf_iter_num_new(&outer, 0, ctx->rx_queue_index + 5);
+	while ((n = bpf_iter_num_next(&outer))) {
+		bpf_iter_num_new(&inner, 0, *n);
+		while ((m = bpf_iter_num_next(&inner)))
+			rounds++;
+		bpf_iter_num_destroy(&inner);
+	}
+	bpf_iter_num_destroy(&outer);
+	return rounds;
+}
+
+SEC("xdp")
+int iterates_over_bits(struct xdp_md *ctx)
+{
+	u64 words[2] = { 0x8000000000000001, 0x30 + ctx->rx_queue_index };
+	struct bpf_iter_bits it;
+	u32 sum = 0;
+	int *bit;
+
+	bpf_iter_bits_new(&it, words, 2);
+	while ((bit = bpf_iter_bits_next(&it)))
+		sum += *bit;
+	bpf_iter_bits_destroy(&it);
+	return sum;
+}
+
+SEC("xdp")
+int no_IteratorState_begun(struct xdp_md *ctx)
+{
+	struct bpf_iter_num it = {};
+
+	return bpf_iter_num_next(&it) != 0;
+}
+
+SEC("xdp")
+int no_IteratorState_other(struct xdp_md *ctx)
+{
+	struct bpf_iter_bits it;
+	u64 word = 1;
+
+	bpf_iter_bits_new(&it, &word, 1);
+	bpf_iter_num_next((void *)&it);
+	bpf_iter_bits_destroy(&it);
+	return 0;
+}
+
+SEC("xdp")
+int no_IteratorState_twice(struct xdp_md *ctx)
+{
+	struct bpf_iter_num it;
+
+	bpf_iter_num_new(&it, 0, 3);
+	bpf_iter_num_new(&it, 0, 3);
+	bpf_iter_num_destroy(&it);
+	return 0;
+}
+
+SEC("xdp")
+int no_LeakedReference_iterator(struct xdp_md *ctx)
+{
+	struct bpf_iter_num it;
+	int *n;
+
+	bpf_iter_num_new(&it, 0, 3);
+	n = bpf_iter_num_next(&it);
+	return n ? *n : 0;
+}
+
+SEC("xdp")
+int no_ReadOnlyMemory_item(struct xdp_md *ctx)
+{
+	struct bpf_iter_num it;
+	int *n;
+
+	bpf_iter_num_new(&it, 0, 3);
+	while ((n = bpf_iter_num_next(&it)))
+		*n = 7;
+	bpf_iter_num_destroy(&it);
+	return 0;
+}
+
+/* What a later round finds was stored by an earlier one. */
+SEC("xdp")
+int no_MapValueBounds_iterated(struct xdp_md *ctx)
+{
+	struct bpf_iter_num it;
+	struct pair *pair;
+	u32 key = 0, at = 0, sum = 0;
+	int *n;
+
+	pair = map_lookup_elem(&pairs, &key);
+	if (!pair)
+		return 0;
+	bpf_iter_num_new(&it, 0, ctx->rx_queue_index);
+	while ((n = bpf_iter_num_next(&it))) {
+		sum += ((volatile u8 *)pair)[at];
+		at += 3;
+	}
+	bpf_iter_num_destroy(&it);
+	return sum;
+}
+
 /* The kernel's loader would look for it even where no program that uses it is loaded. */
 #ifdef KERNEL_FUNCTION
 extern int bpf_xdp_metadata_rx_hash(const struct xdp_md *ctx, u32 *hash, u32 *type) __attribute__((section(".ksyms")));
