@@ -438,6 +438,11 @@ impl Walk<'_> {
         match base.kind {
             ValueKind::Stack if !base.or_null => {
                 if size == 0 && zero_allowed {
+                    // Nothing is accessed, but the pointer must be into the frame.
+                    let (_, max) = self.stack_range(register, 0, 0)?;
+                    if max >= 0 {
+                        return stop_at(register, Rule::StackBounds { offset: max, size });
+                    }
                     return Ok(());
                 }
                 self.stack_argument(register, 0, size, mode == Mode::Write, fills)

@@ -4,6 +4,21 @@ use super::{Program, p};
 
 pub(super) const PROGRAMS: &[Program] = &[
     p(
+        "no bytes below the frame",
+        "StackBounds",
+        "mov r1, 0\nmov r2, 0\nmov r3, r10\nadd r3, -513\nmov r4, 0\nmov r5, 0\ncall 28\nmov r0, 0\nexit",
+    ),
+    p(
+        "no bytes behind the frame",
+        "StackBounds",
+        "mov r1, 0\nmov r2, 0\nmov r3, r10\nadd r3, 0\nmov r4, 0\nmov r5, 0\ncall 28\nmov r0, 0\nexit",
+    ),
+    p(
+        "no bytes of the frame",
+        "",
+        "mov r1, 0\nmov r2, 0\nmov r3, r10\nadd r3, -512\nmov r4, 0\nmov r5, 0\ncall 28\nmov r0, 0\nexit",
+    ),
+    p(
         "socket looked up and released",
         "",
         "stdw [r10-16], 0\nstdw [r10-8], 0\nmov r2, r10\nadd r2, -16\nmov r3, 12\nmov r4, -1\nmov r5, 0\ncall 84\njeq r0, 0, out\nldxw r6, [r0+16]\nmov r1, r0\ncall 86\nout:\nmov r0, 0\nexit",
