@@ -1,7 +1,7 @@
 //! The agent's HTTP API: what runs, its history and its metrics for programs, by a Unix socket.
 //!
 //! The server is one thread with its own single-threaded runtime, so no client can hold up the agent's loop. What it asks of the host is the
-//! trait [`Host`]; what both threads share is the hub. [`routes::ROUTES`] is the one list of requests. Design: docs/design/api.md.
+//! trait [`Host`]; what both threads share is the hub. `routes::ROUTES` is the one list of requests. Design: docs/design/api.md.
 
 mod access;
 mod answer;

@@ -66,6 +66,8 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         }
         events.extend(agent.pass());
         events.extend(api.hold(&agent.settings().api));
+        // Before the events: whoever is told of one finds what it says.
+        api.show(agent.view());
         for event in events.drain(..) {
             api.publish(&event);
             let line = match args.json {
@@ -74,7 +76,6 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
             };
             output::out(&format!("{line}\n"))?;
         }
-        api.show(agent.view());
         match is_ready {
             false => service::ready(&agent.summary()),
             true => service::alive(&agent.summary()),
