@@ -198,6 +198,22 @@ fn graphs_name_function_rule_and_device() {
     assert_eq!(group["after"]["verdict"], "pass", "{report}");
 }
 
+/// Numbers of rules that take more than one byte.
+#[test]
+fn a_late_rule_of_a_graph_is_named_by_its_own_number() {
+    let folder = Folder::new();
+    let many: String = (0..299)
+        .map(|n| format!("tcp-dport {} drop\n", 20_000 + n))
+        .collect();
+    let old = folder.write("old.toml", graph(&many, "lan"));
+    let new = format!("{many}names: udp-dport drop\n");
+    let new = folder.write("new.toml", graph(&new, "lan"));
+    let report = compared(&old, &new, &["--port", "wan"], &["reference"]);
+    let rules = &report["groups"][0]["after"]["rules"];
+    assert_eq!(rules[0]["id"], 300, "{report}");
+    assert_eq!(rules[0]["name"], "names", "{report}");
+}
+
 #[test]
 fn what_cannot_be_compared_is_refused() {
     let folder = Folder::new();

@@ -332,7 +332,15 @@ impl Side {
                         continue;
                     }
                     let contents = engine.contents(at, COUNTERS)?.unwrap_or_default();
-                    let rules = contents.iter().map(|(_, value)| word(value)).collect();
+                    // By key means by its bytes: in the order of rules only up to 256 of them.
+                    let rules: BTreeMap<u32, u64> = contents
+                        .iter()
+                        .filter_map(|(key, value)| {
+                            let key = key.first_chunk::<4>().copied()?;
+                            Some((u32::from_ne_bytes(key), word(value)))
+                        })
+                        .collect();
+                    let rules = rules.into_values().collect();
                     counted.rules.push((Some(instance.name.clone()), rules));
                 }
             }
