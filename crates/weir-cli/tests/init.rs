@@ -206,8 +206,22 @@ fn what_is_missing_or_wrong_is_named() {
     );
     refused(&["firewall", "-i", "up0", "--tcp", "htpt"], "htpt");
     refused(&["networks", "--devices", "one"], "--devices takes two");
-    refused(&["sensor", "-i", "up0", "--edge", "x"], "no edge");
+    refused(
+        &["sensor", "-i", "up0", "--edge", "x"],
+        "a sensor has no name",
+    );
     assert!(!Path::new(name).exists(), "nothing was written");
+
+    // A value that only the whole configuration shows to be wrong leaves no file, and the old one where there was one.
+    let wrong = ["--edge", "no name"];
+    refused(&[&["guard", "-i", "up0"][..], &wrong].concat(), "no name");
+    assert!(!Path::new(name).exists(), "an invalid file was left");
+    fs::write(name, "# mine\n").expect("written");
+    let forced = [&["guard", "-i", "up0", "--force"][..], &wrong].concat();
+    refused(&forced, "no name");
+    let left = fs::read_to_string(name).expect("it is there");
+    assert_eq!(left, "# mine\n");
+    fs::remove_file(name).expect("it is there");
 
     let guard = ["init", "guard", "-i", "up0", "-o", name];
     weir(guard).succeeded();

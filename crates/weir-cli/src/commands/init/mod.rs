@@ -6,7 +6,7 @@
 mod found;
 
 use std::fmt::Display;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
     };
     let is_sensor = matches!(args.job, Job::Sensor(_));
     if is_sensor && args.edge.is_some() {
-        return Err(Failure::usage("--edge: a sensor is no edge"));
+        return Err(Failure::usage("--edge is for edges; a sensor has no name"));
     }
     let end = if is_sensor { "yaml" } else { "toml" };
     let path = match &args.output {
@@ -58,10 +58,18 @@ pub(crate) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
     if to_output {
         return Ok(output::out(&text).map(|()| ExitCode::SUCCESS)?);
     }
+    let former = fs::read(&path).ok();
     write(&path, &text, args.force)?;
-    if !is_sensor {
-        // A value that fits its option and not its place is told with the line it stands in.
-        weir_runtime::plan(&path, None)?;
+    if !is_sensor && let Err(mistakes) = weir_runtime::plan(&path, None) {
+        // A value that fits its option and not its place is told with the line it stands in. No invalid file stays for the agent to find.
+        let undone = match former {
+            Some(bytes) => fs::write(&path, bytes),
+            None => fs::remove_file(&path),
+        };
+        undone.map_err(|error| {
+            Failure::failed(format!("cannot take {} back: {error}", path.display()))
+        })?;
+        return Err(mistakes.into());
     }
     output::out(&made.next(&path, is_sensor))?;
     Ok(ExitCode::SUCCESS)
@@ -213,6 +221,11 @@ impl Host {
         }
     }
 
+    /// The device of `-i`, by default the one that the default route leaves by.
+    fn way_out(&self, what: &str, given: Option<&str>) -> Result<Device, Failure> {
+        self.choose(what, "-i", given, &|device| device.is_way_out)
+    }
+
     /// An answer, or what is proposed where nobody can be asked.
     fn ask(&self, what: &str, proposed: Option<&str>) -> Result<Option<String>, Failure> {
         if !self.asks {
@@ -282,12 +295,7 @@ fn sources(prefixes: &[Prefix]) -> Vec<String> {
 }
 
 fn firewall(args: &FirewallArgs, host: &Host) -> Result<Made, Failure> {
-    let wan = host.choose(
-        "the interface to protect",
-        "-i",
-        args.interface.as_deref(),
-        &|device| device.is_way_out,
-    )?;
+    let wan = host.way_out("the interface to protect", args.interface.as_deref())?;
     let ssh = host.list(
         "networks that SSH is for (none: all)",
         &args.ssh_from,
@@ -432,12 +440,7 @@ fn forward(one: &Forward, address: IpAddr) -> String {
 }
 
 fn guard(args: &GuardArgs, host: &Host) -> Result<Made, Failure> {
-    let wan = host.choose(
-        "the interface to protect",
-        "-i",
-        args.interface.as_deref(),
-        &|device| device.is_way_out,
-    )?;
+    let wan = host.way_out("the interface to protect", args.interface.as_deref())?;
     let friends = host.list(
         "networks that are never limited",
         &args.friends,
@@ -564,12 +567,7 @@ fn networks(args: &NetworksArgs) -> Result<Made, Failure> {
 }
 
 fn sensor(args: &SensorArgs, host: &Host) -> Result<Made, Failure> {
-    let wan = host.choose(
-        "the interface to listen on",
-        "-i",
-        args.interface.as_deref(),
-        &|device| device.is_way_out,
-    )?;
+    let wan = host.way_out("the interface to listen on", args.interface.as_deref())?;
     let home = host.list(
         "networks that are protected",
         &args.home,
