@@ -23,9 +23,17 @@ const READERS: u32 = 67_001;
 /// A request over a socket of its own: status, and body.
 #[track_caller]
 fn ask(socket: &Path, method: &str, path: &str) -> (u16, String) {
+    send(
+        socket,
+        &format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n\r\n"),
+    )
+}
+
+/// A whole request: status, and body.
+#[track_caller]
+fn send(socket: &Path, request: &str) -> (u16, String) {
     let mut stream = UnixStream::connect(socket).expect("the agent listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
-    let request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("UTF-8");
@@ -232,24 +240,14 @@ fn a_prometheus_scrapes(bed: &Bed, address: SocketAddr) {
 /// A request with a body of JSON.
 #[track_caller]
 fn post(socket: &Path, path: &str, body: &str) -> (u16, Value) {
-    let mut stream = UnixStream::connect(socket).expect("the agent listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
     let length = body.len();
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    let (status, body) = send(
+        socket,
+        &format!(
+            "POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        ),
     );
-    stream.write_all(request.as_bytes()).expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("UTF-8");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    (
-        status.expect("a status"),
-        serde_json::from_str(body).expect("JSON"),
-    )
+    (status, serde_json::from_str(&body).expect("JSON"))
 }
 
 #[test]

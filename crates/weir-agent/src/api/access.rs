@@ -120,10 +120,10 @@ mod tests {
         assert_eq!(role(1000, &[20]), Some(Role::Operate));
         assert_eq!(role(1000, &[5, 10]), Some(Role::Read));
         assert_eq!(role(1000, &[10, 20]), Some(Role::Operate));
-        assert_eq!(role(1000, &[0]), None, "the group of root is no role");
-        let nobody = Access::default();
+        assert_eq!(role(1000, &[0]), None, "the group of root has no role");
+        let closed = Access::default();
         let groups = vec![0, 10];
-        assert_eq!(nobody.role(&Peer { uid: 1, groups }), None);
+        assert_eq!(closed.role(&Peer { uid: 1, groups }), None);
         assert!(Role::Read < Role::Operate);
     }
 
