@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::chosen::{is_wanted, only, smb_type};
 use super::prevention::{Dropped, Fate};
 use super::{FlowAnalysis, Line, PipelineState};
 use crate::app::{self, App, Conversation, Protocol, Transaction};
 use crate::buffer::Buffer;
-use crate::config::{DnsKinds, Policy, Record};
+use crate::config::{Policy, Record};
 use crate::detect::{FlowState, Match, Ruleset};
 use crate::event::Events;
 use crate::flow::{Flow, Info, Reason};
@@ -198,58 +199,6 @@ fn event_name<'a>(app: Option<App>, event: &'a str, room: &'a mut String) -> &'a
         }
         false => event,
     }
-}
-
-/// Whether a record of DNS is one of those to be written.
-fn is_wanted(kinds: &DnsKinds, record: &Map<String, Value>) -> bool {
-    let text = |key: &str| record.get(key).and_then(Value::as_str).unwrap_or_default();
-    let way = match text("type") {
-        "response" => kinds.responses,
-        _ => kinds.requests,
-    };
-    let questions = record.get("queries").and_then(Value::as_array);
-    let asks = |wanted: &str| {
-        let mut types = questions.into_iter().flatten().map(|q| &q["rrtype"]);
-        types.any(|t| t == wanted)
-    };
-    way && (kinds.types.is_empty() || kinds.types.iter().any(|t| asks(t)))
-}
-
-/// What a record of SMB is about, as `types` names it.
-fn smb_type(record: &Map<String, Value>) -> &'static str {
-    let command = record.get("command").and_then(Value::as_str);
-    let command = command.unwrap_or_default();
-    let (_, name) = command.split_once("_COMMAND_").unwrap_or_default();
-    if record.contains_key("dcerpc") {
-        return "dcerpc";
-    }
-    match name {
-        "NEGOTIATE_PROTOCOL" => "negotiate",
-        "SESSION_SETUP" | "SESSION_SETUP_ANDX" => "session_setup",
-        "TREE_CONNECT" | "TREE_CONNECT_ANDX" => "tree_connect",
-        "CREATE" | "NT_CREATE_ANDX" => "create",
-        "READ" | "WRITE" | "READ_ANDX" | "WRITE_ANDX" => "file",
-        "IOCTL" => "ioctl",
-        "RENAME" => "rename",
-        "SET_INFO" => "set_file_path_info",
-        _ => "generic",
-    }
-}
-
-/// Leaves the fields that are asked for in a record of TLS; those of the client's certificate stand in an object of their own.
-fn only(record: &mut Map<String, Value>, fields: &[String]) {
-    let has = |name: &str| fields.iter().any(|f| f == name);
-    if let Some(Value::Object(client)) = record.get_mut("client") {
-        client.retain(|name, _| match name.as_str() {
-            "certificate" => has("client_certificate"),
-            "chain" => has("client_chain"),
-            _ => has("client"),
-        });
-        if client.is_empty() {
-            record.remove("client");
-        }
-    }
-    record.retain(|name, _| name == "client" || has(name));
 }
 
 /// Which way a record about a transaction goes.

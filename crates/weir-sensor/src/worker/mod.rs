@@ -7,6 +7,7 @@
 //! them; several take turns at pipelines of one slice each (`worker_pool`). What a cap takes is therefore the same for any number of workers, and a flood between two hosts takes nothing
 //! of the flows of most others.
 
+mod chosen;
 mod counters;
 mod engine;
 mod log;
