@@ -34,6 +34,7 @@ mod maps;
 mod memory;
 mod object;
 mod program;
+pub mod releases;
 mod routes;
 mod second;
 mod skb;

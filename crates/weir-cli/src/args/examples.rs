@@ -251,6 +251,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         "prog verify",
         &[
             "weir prog verify prog.o",
+            "weir prog verify prog.o --kernel 5.15,6.1,6.12",
             "weir prog verify prog.o --counterexample bad.pcap",
         ],
     ),

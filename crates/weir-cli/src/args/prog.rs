@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
+use weir_vm::catalogue::Kernel;
 
 use super::value::duration;
 
@@ -95,6 +96,9 @@ pub(crate) struct VerifyArgs {
     /// Show the first kernel version of each helper, map type and instruction
     #[arg(long)]
     pub(crate) kernels: bool,
+    /// Say whether these Linux releases take the programs, and why not; repeatable
+    #[arg(long = "kernel", value_name = "VERSION", value_delimiter = ',')]
+    pub(crate) releases: Vec<Kernel>,
     /// Reject unaligned packet and map accesses, as on architectures with strict alignment
     #[arg(long)]
     pub(crate) strict_alignment: bool,

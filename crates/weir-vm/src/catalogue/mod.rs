@@ -5,6 +5,7 @@
 //! that is `helpers`. Versions are those of the first release; distributions may have more in older kernels.
 //! Invariant: helper `n` stands at index `n - 1`.
 
+mod context;
 mod functions;
 mod helpers;
 mod maps;
@@ -25,6 +26,26 @@ pub struct Kernel(pub u8, pub u8);
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+/// A text that is no kernel release.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no kernel release: write major.minor, as in 6.12")]
+pub struct NoRelease(pub String);
+
+impl std::str::FromStr for Kernel {
+    type Err = NoRelease;
+
+    /// `6.12`, or a full version such as `6.12.57-amd64`, of which the first two numbers count.
+    fn from_str(text: &str) -> Result<Kernel, NoRelease> {
+        let release = || {
+            let (major, rest) = text.split_once('.')?;
+            let end = rest.find(|c: char| !c.is_ascii_digit());
+            let minor = rest.get(..end.unwrap_or(rest.len()))?;
+            Some(Kernel(major.parse().ok()?, minor.parse().ok()?))
+        };
+        release().ok_or_else(|| NoRelease(text.to_owned()))
     }
 }
 
@@ -167,6 +188,20 @@ mod tests {
             Some((value.strip_prefix(prefix)?.to_lowercase(), number))
         });
         Some(short.collect())
+    }
+
+    #[test]
+    fn releases_are_read_as_kernels_print_them() {
+        for (text, kernel) in [
+            ("6.12", Kernel(6, 12)),
+            ("5.15.0-91-generic", Kernel(5, 15)),
+            ("6.18-rc2", Kernel(6, 18)),
+        ] {
+            assert_eq!(text.parse(), Ok(kernel));
+        }
+        for text in ["", "6", "six.one", "6.", "6.x", "-6.1", "999.1", " 6.1"] {
+            assert_eq!(text.parse::<Kernel>(), Err(NoRelease(text.to_owned())));
+        }
     }
 
     #[test]

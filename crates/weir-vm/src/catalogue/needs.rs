@@ -7,24 +7,36 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::catalogue::{Kernel, helper, helper_name, kernel_function, map_kind};
+use crate::catalogue::{Kernel, context, helper, helper_name, kernel_function, map_kind};
 use crate::insn::{Kind, LONG_JUMP, Op, UNCONDITIONAL_SWAP};
 use crate::machine::{Code, Machine};
 use crate::maps::Map;
 use crate::memory::{handle_map, value_map};
 use crate::object::LoadError;
+use crate::program::ProgramKind;
+use crate::verify::{Access, ValueKind, Verified};
+
+/// `bpf_tail_call`.
+const TAIL_CALL: u32 = 12;
 
 /// Something a program needs from a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Requirement {
-    /// Programs on the driver's receive path at all.
-    Xdp,
+    /// Programs at the hook at all, by its name.
+    Hook(&'static str),
     /// A helper, by name without `bpf_`.
     Helper(&'static str),
     /// A kind of map, by name in small letters.
     Map(&'static str),
     /// An instruction or a group of them.
     Instruction(&'static str),
+    /// A field of the context.
+    Field {
+        /// The context's structure.
+        context: &'static str,
+        /// Its field.
+        name: &'static str,
+    },
     /// Something else about the program.
     Feature(&'static str),
 }
@@ -32,10 +44,11 @@ pub enum Requirement {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Requirement::Xdp => f.write_str("XDP"),
+            Requirement::Hook(name) => f.write_str(name),
             Requirement::Helper(name) => write!(f, "helper bpf_{name}"),
             Requirement::Map(name) => write!(f, "map kind {name}"),
             Requirement::Instruction(what) => write!(f, "instruction: {what}"),
+            Requirement::Field { context, name } => write!(f, "field {name} of struct {context}"),
             Requirement::Feature(what) => f.write_str(what),
         }
     }
@@ -58,14 +71,56 @@ impl Machine {
     /// # Errors
     /// [`LoadError::NoProgram`].
     pub fn needs(&self, program: &str) -> Result<Vec<Need>, LoadError> {
+        Ok(self.walk(program)?.needs())
+    }
+
+    /// As [`Machine::needs`], with what only the verifier knows: the fields of the context that an accepted program uses.
+    ///
+    /// # Errors
+    /// [`LoadError::NoProgram`].
+    pub fn needs_verified(
+        &self,
+        program: &str,
+        verified: &Verified,
+    ) -> Result<Vec<Need>, LoadError> {
+        let tc = self.is_tc(program)?;
+        let mut found = self.walk(program)?;
+        for at in 0..self.code().ops.len() {
+            found.context_access(self.code(), at, tc, verified);
+        }
+        Ok(found.needs())
+    }
+
+    /// Instructions of the program and its functions, in slots of eight bytes, without what it can not reach.
+    ///
+    /// # Errors
+    /// [`LoadError::NoProgram`].
+    pub fn reachable_slots(&self, program: &str) -> Result<usize, LoadError> {
+        Ok(self.walk(program)?.slots)
+    }
+
+    fn is_tc(&self, program: &str) -> Result<bool, LoadError> {
         let (_, entry) = self.program(program)?;
-        Ok(needs(self.code(), self.maps(), entry))
+        let code = self.code();
+        let index = code.entries.iter().position(|e| *e == entry);
+        let kind = index.and_then(|i| code.kinds.get(i));
+        Ok(kind == Some(&ProgramKind::SchedCls))
+    }
+
+    fn walk(&self, program: &str) -> Result<Found, LoadError> {
+        let (_, entry) = self.program(program)?;
+        Ok(walk(self.code(), self.maps(), entry, self.is_tc(program)?))
     }
 }
 
-fn needs(code: &Code, maps: &[Map], entry: usize) -> Vec<Need> {
+fn walk(code: &Code, maps: &[Map], entry: usize, tc: bool) -> Found {
     let mut found = Found::default();
-    found.add(Requirement::Xdp, Some(Kernel(4, 8)), None);
+    let (hook, since) = if tc {
+        ("tc", Kernel(4, 1))
+    } else {
+        ("XDP", Kernel(4, 8))
+    };
+    found.add(Requirement::Hook(hook), Some(since), None);
     let section = code.sections.iter().rev().find(|s| s.start <= entry);
     for (what, since) in section.map_or(&[][..], |s| section_features(&s.name)) {
         found.add(Requirement::Feature(what), Some(*since), None);
@@ -81,6 +136,8 @@ fn needs(code: &Code, maps: &[Map], entry: usize) -> Vec<Need> {
             continue;
         }
         found.operation(op, at, maps);
+        let wide = matches!(op.kind, Kind::LoadImm | Kind::LoadFunction);
+        found.slots += if wide { 2 } else { 1 };
         // The next operation is taken first, so that the first use is found in the order of the code.
         match op.kind {
             Kind::Exit | Kind::SectionEnd | Kind::Half | Kind::External | Kind::Invalid => {}
@@ -92,12 +149,11 @@ fn needs(code: &Code, maps: &[Map], entry: usize) -> Vec<Need> {
             _ => waiting.push(at + 1),
         }
     }
-    let mut needs = found.needs;
-    needs.sort_by(|a, b| {
-        let age = |need: &Need| need.since.unwrap_or(Kernel(u8::MAX, 0));
-        age(b).cmp(&age(a)).then_with(|| a.what.cmp(&b.what))
-    });
-    needs
+    if found.tail_call && found.call {
+        let what = Requirement::Feature("tail calls in a program with function calls");
+        found.add(what, Some(Kernel(5, 10)), None);
+    }
+    found
 }
 
 #[derive(Default)]
@@ -105,9 +161,45 @@ struct Found {
     needs: Vec<Need>,
     /// Index in `needs`.
     known: BTreeMap<Requirement, usize>,
+    slots: usize,
+    call: bool,
+    tail_call: bool,
 }
 
 impl Found {
+    /// Newest first.
+    fn needs(self) -> Vec<Need> {
+        let mut needs = self.needs;
+        needs.sort_by(|a, b| {
+            let age = |need: &Need| need.since.unwrap_or(Kernel(u8::MAX, 0));
+            age(b).cmp(&age(a)).then_with(|| a.what.cmp(&b.what))
+        });
+        needs
+    }
+
+    fn context_access(&mut self, code: &Code, at: usize, tc: bool, verified: &Verified) {
+        let Some(op) = code.ops.get(at) else {
+            return;
+        };
+        let place = Some(at);
+        match verified.facts.op(at).access {
+            Access::One(ValueKind::Context, _) => {
+                let used = usize::try_from(op.off)
+                    .ok()
+                    .and_then(|offset| context::field(tc, offset));
+                if let Some((name, since)) = used {
+                    let context = context::structure(tc);
+                    self.add(Requirement::Field { context, name }, Some(since), place);
+                }
+            }
+            Access::One(ValueKind::Packet, _) if tc => {
+                let what = Requirement::Feature("direct packet access of tc programs");
+                self.add(what, Some(Kernel(4, 7)), place);
+            }
+            _ => {}
+        }
+    }
+
     fn add(&mut self, what: Requirement, since: Option<Kernel>, op: Option<usize>) {
         match self.known.get(&what).and_then(|at| self.needs.get_mut(*at)) {
             Some(need) => need.op = need.op.min(op),
@@ -133,8 +225,10 @@ impl Found {
                 let function = kernel_function(number).map(|f| f.since);
                 let since = function.or_else(|| helper(number).map(|h| h.since));
                 self.add(Requirement::Helper(helper_name(number)), since, place);
+                self.tail_call |= number == TAIL_CALL;
             }
             Kind::Call => {
+                self.call = true;
                 let what = Requirement::Feature("function call");
                 self.add(what, Some(Kernel(4, 16)), place);
             }

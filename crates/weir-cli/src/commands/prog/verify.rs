@@ -1,14 +1,16 @@
 //! `weir prog verify`: whether programs would load, and where not, why, and what packet would break them.
 //!
-//! Exit status: 0 all accepted; 1 a program is rejected; 2 bad usage.
+//! Exit status: 0 all accepted; 1 a program is rejected, or not taken by a release that was named; 2 bad usage.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use weir_vm::catalogue::Kernel;
 use weir_vm::counterexample::{self, Counterexample, Limits, MapsState, Search};
 use weir_vm::explain::{self, Explanation};
+use weir_vm::releases::Objection;
 use weir_vm::verify::{self, Rejection, VerifyOptions};
 use weir_vm::{FaultKind, Machine, Object, ProgramKind};
 
@@ -43,8 +45,26 @@ struct Judged {
     counterexample: Option<Hunted>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kernels: Option<Kernels>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    releases: Vec<Release>,
     #[serde(skip_serializing_if = "String::is_empty")]
     log: String,
+}
+
+/// Whether a Linux release takes a program.
+#[derive(Serialize)]
+struct Release {
+    release: String,
+    /// Whether nothing was found against it.
+    taken: bool,
+    against: Vec<Against>,
+}
+
+#[derive(Serialize)]
+struct Against {
+    what: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
 }
 
 /// What a program needs of a kernel.
@@ -123,7 +143,10 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
             .map_err(|e| Failure::failed(format!("{}: {e}", args.object.display())))?;
         let mut judged = judge(args, &opened.object, &machine, program, &options, &packets)?;
         if args.kernels {
-            judged.kernels = Some(kernels(&machine, program)?);
+            judged.kernels = Some(kernels(&machine, program, &options)?);
+        }
+        if !args.releases.is_empty() {
+            judged.releases = releases(&machine, program, &options, &args.releases)?;
         }
         if !args.json {
             if !text.is_empty() && !judged.accepted {
@@ -133,7 +156,10 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
         }
         report.programs.push(judged);
     }
-    let accepted = report.programs.iter().all(|p| p.accepted);
+    let accepted = report
+        .programs
+        .iter()
+        .all(|p| p.accepted && p.releases.iter().all(|r| r.taken));
     if args.json {
         output::json(&report)?;
     } else {
@@ -165,6 +191,7 @@ fn judge(
             explanation: None,
             counterexample: None,
             kernels: None,
+            releases: Vec::new(),
             log: verified.log,
         }),
         Err(rejection) => {
@@ -182,6 +209,7 @@ fn judge(
                 explanation: Some(explain::explain(machine, &rejection)),
                 counterexample: Some(hunted(search)),
                 kernels: None,
+                releases: Vec::new(),
                 log: rejection.log.clone(),
             })
         }
@@ -234,6 +262,7 @@ fn words(judged: &Judged, args: &VerifyArgs) -> String {
     if let Some(kernels) = &judged.kernels {
         text.push_str(&kernel_words(&judged.program, kernels));
     }
+    text.push_str(&release_words(&judged.releases));
     if args.log {
         text.push_str("\nlog\n");
         text.push_str(&judged.log);
@@ -297,18 +326,18 @@ fn hunt_words(hunted: &Hunted, written: Option<&Path>) -> String {
     text
 }
 
-fn kernels(machine: &Machine, program: &str) -> Result<Kernels, Failure> {
-    let needs = machine.needs(program).map_err(Failure::failed)?;
+fn kernels(machine: &Machine, program: &str, options: &VerifyOptions) -> Result<Kernels, Failure> {
+    let needs = match verify::verify(machine, program, options) {
+        Ok(verified) => machine.needs_verified(program, &verified),
+        Err(_) => machine.needs(program),
+    }
+    .map_err(Failure::failed)?;
     let known = needs.iter().all(|need| need.since.is_some());
     let least = needs.iter().filter_map(|need| need.since).max();
     let need = |need: &weir_vm::catalogue::Need| KernelNeed {
         what: need.what.to_string(),
         since: need.since.map(|k| k.to_string()),
-        line: need
-            .op
-            .and_then(|op| machine.source_line(op))
-            .map(|source| source.line)
-            .filter(|line| *line > 0),
+        line: line_of(machine, need.op),
     };
     Ok(Kernels {
         least: least.filter(|_| known).map(|k| k.to_string()),
@@ -327,6 +356,59 @@ fn kernel_words(program: &str, kernels: &Kernels) -> String {
             .line
             .map_or_else(String::new, |l| format!("  line {l}"));
         let _ = writeln!(text, "  {since:>5}  {}{place}", need.what);
+    }
+    text
+}
+
+/// The source line of an operation.
+fn line_of(machine: &Machine, op: Option<usize>) -> Option<u32> {
+    op.and_then(|op| machine.source_line(op))
+        .map(|source| source.line)
+        .filter(|line| *line > 0)
+}
+
+fn releases(
+    machine: &Machine,
+    program: &str,
+    options: &VerifyOptions,
+    releases: &[Kernel],
+) -> Result<Vec<Release>, Failure> {
+    let judged =
+        weir_vm::releases::judge(machine, program, options, releases).map_err(Failure::failed)?;
+    let against = |objection: &Objection| Against {
+        what: objection.to_string(),
+        line: match objection {
+            Objection::Needs(need) => line_of(machine, need.op),
+            Objection::Rejected(rejection) => line_of(machine, Some(rejection.place.op)),
+            Objection::Length { .. } | Objection::Walk { .. } => None,
+        },
+    };
+    let release = |(kernel, found): &(Kernel, Vec<Objection>)| Release {
+        release: kernel.to_string(),
+        taken: found.is_empty(),
+        against: found.iter().map(against).collect(),
+    };
+    Ok(judged.iter().map(release).collect())
+}
+
+fn release_words(releases: &[Release]) -> String {
+    let mut text = String::new();
+    for release in releases {
+        if release.taken {
+            let _ = writeln!(text, "  Linux {:<5} takes it", release.release);
+            continue;
+        }
+        for (at, against) in release.against.iter().enumerate() {
+            let head = if at == 0 {
+                format!("Linux {:<5} does not: ", release.release)
+            } else {
+                " ".repeat(23)
+            };
+            let place = against
+                .line
+                .map_or_else(String::new, |line| format!(" (line {line})"));
+            let _ = writeln!(text, "  {head}{}{place}", against.what);
+        }
     }
     text
 }
