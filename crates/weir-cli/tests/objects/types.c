@@ -113,10 +113,6 @@ int drop(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-struct __sk_buff {
-	u32 len, pkt_type, mark;
-};
-
 SEC("tc")
 int longer(struct __sk_buff *skb)
 {

@@ -433,6 +433,10 @@ fn proposals(plan: &Plan) -> Vec<Candidate> {
             found.push(proposal(plan, extra, *length));
         }
     }
+    for edge in &plan.edges {
+        found.push(proposal(plan, edge, plan.length_min));
+        found.push(proposal(plan, edge, plan.length_max.min(1_500)));
+    }
     found
 }
 

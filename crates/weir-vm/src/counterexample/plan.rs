@@ -18,6 +18,8 @@ pub(super) const QUEUE: u32 = 1 << 24;
 pub(super) const INTERFACE: u32 = QUEUE + 32;
 /// Longest packet that is proposed.
 pub(super) const LENGTH_MAX: i64 = 9_000;
+/// Comparisons whose edges are proposed.
+const EDGES_MAX: usize = 32;
 /// Operations walked at most.
 const STEPS_MAX: usize = 200_000;
 
@@ -32,6 +34,8 @@ pub(super) struct Plan {
     pub(super) inputs: BTreeMap<u32, bool>,
     /// Inputs that the rejected operation's operands depend on, and which way makes them larger.
     pub(super) operands: Vec<(u32, bool)>,
+    /// For each comparison with a constant, the inputs of a number next to that constant that still goes along the path: off by one is a common mistake.
+    pub(super) edges: Vec<Vec<(u32, bool)>>,
     /// A lookup on the path found something.
     pub(super) filled: bool,
 }
@@ -53,6 +57,7 @@ pub(super) fn along(machine: &Machine, rejection: &Rejection) -> Option<Plan> {
             length_max: LENGTH_MAX,
             inputs: BTreeMap::new(),
             operands: Vec::new(),
+            edges: Vec::new(),
             filled: false,
         },
     };
@@ -477,6 +482,7 @@ impl Walk<'_> {
             self.choose(d, &[d.right]);
         }
         for d in demands.iter().filter(|d| !equal(d)) {
+            self.note_edges(d);
             let inputs = &self.plan.inputs;
             let now = d
                 .left
@@ -500,6 +506,22 @@ impl Walk<'_> {
             self.choose(d, &fitting);
         }
         // Demands are kept: inputs chosen for later ones must not break them silently, the interpreter sees to that.
+    }
+
+    /// Takes down which inputs bring a compared number next to what it is compared with.
+    fn note_edges(&mut self, demand: &Demand) {
+        let right = demand.right;
+        for value in [right, right.wrapping_sub(1), right.wrapping_add(1)] {
+            if self.plan.edges.len() >= EDGES_MAX {
+                return;
+            }
+            if holds(demand.comparison, value, right, demand.width) == demand.holds
+                && let Some(inputs) = demand.left.solve(value, demand.width)
+            {
+                self.plan.edges.push(inputs);
+                return;
+            }
+        }
     }
 
     /// Takes the first of `values` that the inputs allow.

@@ -5,15 +5,19 @@
 use super::Advice;
 use super::expression::{self, Access};
 use super::source::Source;
-use crate::catalogue::helper_name;
+use crate::catalogue::{Outcome, helper, helper_name};
 use crate::machine::Machine;
 use crate::program::ProgramKind;
 use crate::verify::{Birth, Rejection, Rule, Seen, ValueKind};
 
-/// What `return` to suggest: the verdict that harms least in a filter.
+/// What `return` to suggest where a packet is malformed: the verdict that harms least in a filter.
 const GIVE_UP: &str = "return XDP_DROP;";
 /// The same in a tc program.
 const GIVE_UP_TC: &str = "return TC_ACT_SHOT;";
+/// What `return` to suggest where the packet is not to blame.
+const GO_ON: &str = "return XDP_PASS;";
+/// The same in a tc program.
+const GO_ON_TC: &str = "return TC_ACT_OK;";
 
 pub(super) fn advise(machine: &Machine, rejection: &Rejection) -> Advice {
     let advisor = Advisor {
@@ -40,9 +44,14 @@ impl Advisor<'_> {
         if self.is_tc() { GIVE_UP_TC } else { GIVE_UP }
     }
 
+    fn go_on(&self) -> &'static str {
+        if self.is_tc() { GO_ON_TC } else { GO_ON }
+    }
+
     fn advise(&self) -> Advice {
         use Rule::*;
         match &self.rejection.rule {
+            PacketBounds { offset, size, .. } if self.is_metadata() => self.metadata(*offset, *size),
             PacketBounds {
                 offset,
                 size,
@@ -79,6 +88,7 @@ impl Advisor<'_> {
             }
             NarrowPointer { .. } => says("Keep the pointer in a variable of pointer type or of 64 bits."),
             StackSubtraction => says("Add a negative constant instead of subtracting."),
+            PointerDistance { value, .. } if *value < 0 => says("The number may be negative: give it an unsigned type, or check that it is at least 0, and bound it above."),
             PointerDistance { .. } => says("Bound the number before it is added to the pointer: mask it, or compare it with a constant."),
             PartialSpill { .. } | PartialFill { .. } => {
                 says("Store and load the pointer in a variable of pointer type, and do not write into its bytes.")
@@ -114,13 +124,12 @@ impl Advisor<'_> {
             Recursion => says("Replace the recursion by a loop with a constant bound."),
             EndlessLoop { .. } => self.endless(),
             Budget { .. } | PendingBranches { .. } | StateMemory { .. } | TooManyFunctions { .. } | TooManyInstructions { .. } => says("Give the loop a smaller constant bound, move its body into a callback of bpf_loop, or split the program with tail calls."),
-            External { name } => says(format!("Do without {name}: weir runs what is in the object, and the kernel's helpers.")),
+            External { name } => self.external(name),
             Invalid { .. } => says("Leave out what weir does not have; programs of the object without it are not affected."),
             ReservedField => says("Set the fields that the instruction does not use to zero."),
             ShiftAmount { width, .. } => says(format!("Shift by less than {width}.")),
             DivisionByZero => says("Divide by something else."),
-            UnknownHelper { hook: "XDP", number, .. } => self.helper(*number),
-            UnknownHelper { hook, .. } => says(format!("Do without it: {hook} programs do not have this helper.")),
+            UnknownHelper { hook, number, .. } => self.helper(hook, *number),
             License { .. } => says("Declare a GPL-compatible license: char _license[] SEC(\"license\") = \"Dual BSD/GPL\";"),
             HelperArgument {
                 register, expected, ..
@@ -189,6 +198,35 @@ impl Advisor<'_> {
         }
     }
 
+    fn is_metadata(&self) -> bool {
+        let name = self.rejection.register.map(|r| format!("r{r}"));
+        let mut state = self.rejection.state.iter();
+        state.any(|s| Some(&s.name) == name.as_ref() && s.kind == ValueKind::PacketMeta)
+    }
+
+    /// Metadata ends where the packet starts.
+    fn metadata(&self, offset: i64, size: i64) -> Advice {
+        let start = match (self.loaded_from("data"), self.loaded_from("data_meta")) {
+            (Some((name, _)), _) => name,
+            (None, Some((_, context))) => format!("(void *)(long){context}->data"),
+            (None, None) => "(void *)(long)ctx->data".to_owned(),
+        };
+        let base = match self.access() {
+            Some(Access::Member { base } | Access::Index { base, .. }) => Some(base),
+            Some(Access::Deref { pointer }) => Some(pointer),
+            None => None,
+        };
+        let needed = offset.saturating_add(size);
+        Advice {
+            text: format!(
+                "Compare with the packet's start first: {needed} bytes of metadata must be in front of it."
+            ),
+            code: base
+                .map(|base| format!("if ((void *)({base} + 1) > {start})\n\t{}", self.go_on())),
+            note: None,
+        }
+    }
+
     /// What a comparison that is there already says.
     fn comparison_note(&self, range: i64, needed: i64) -> Option<String> {
         let end = self.packet_end().unwrap_or_else(|| "data_end".to_owned());
@@ -211,9 +249,16 @@ impl Advisor<'_> {
     }
 
     fn null(&self) -> Advice {
-        let born = self.rejection.history.map(|h| h.born_at);
-        let source = born.and_then(|op| Source::of(self.machine, op));
-        let name = source.as_ref().and_then(|s| expression::assigned(&s.text));
+        let history = self.rejection.history;
+        let source = history.and_then(|h| Source::of(self.machine, h.born_at));
+        let name = source
+            .as_ref()
+            .and_then(|s| match history.map(|h| h.birth) {
+                Some(Birth::Helper(number)) => {
+                    expression::assigned_from(&s.text, &format!("bpf_{}(", helper_name(number)))
+                }
+                _ => expression::assigned(&s.text),
+            });
         let accessed = match self.access() {
             Some(Access::Member { base } | Access::Index { base, .. }) => Some(base),
             Some(Access::Deref { pointer }) => Some(pointer),
@@ -222,7 +267,7 @@ impl Advisor<'_> {
         let name = name.or(accessed);
         Advice {
             text: "Check that it is not null first:".to_owned(),
-            code: name.map(|name| format!("if (!{name})\n\treturn XDP_PASS;")),
+            code: name.map(|name| format!("if (!{name})\n\t{}", self.go_on())),
             note: None,
         }
     }
@@ -261,6 +306,9 @@ impl Advisor<'_> {
 
     fn stack(&self) -> Advice {
         let give_up = self.give_up();
+        if let Some(advice) = self.stack_of_call() {
+            return advice;
+        }
         let subscript = self
             .here
             .as_ref()
@@ -272,6 +320,25 @@ impl Advisor<'_> {
             }),
             note: None,
         }
+    }
+
+    /// A helper would reach beyond a variable that was passed with a length.
+    fn stack_of_call(&self) -> Option<Advice> {
+        let register = self.rejection.register?;
+        let (function, memory) = self.call_argument(register)?;
+        let memory = memory.trim_start_matches('&').to_owned();
+        let code = match self.call_argument(register + 1) {
+            Some((_, length)) if length.parse::<u64>().is_err() => Some(format!(
+                "if ({length} > sizeof({memory}))\n\t{}",
+                self.give_up()
+            )),
+            _ => None,
+        };
+        Some(Advice {
+            text: format!("Pass {function} no more bytes than {memory} has:"),
+            code,
+            note: None,
+        })
     }
 
     fn uninitialised(&self, register: u8) -> Advice {
@@ -297,8 +364,11 @@ impl Advisor<'_> {
                 _ => format!("Give the variable in r{register} a value on every path."),
             },
             code: match (register, returned) {
-                (0, Some(name)) => Some(format!("{name} = XDP_PASS;")),
-                (0, None) => Some("return XDP_PASS;".to_owned()),
+                (0, Some(name)) => {
+                    let verdict = self.go_on().trim_start_matches("return ");
+                    Some(format!("{name} = {verdict}"))
+                }
+                (0, None) => Some(self.go_on().to_owned()),
                 _ => None,
             },
             note: None,
@@ -322,6 +392,11 @@ impl Advisor<'_> {
             (_, Some(Birth::Released)) => {
                 says("Use the record before it is submitted or discarded.")
             }
+            (_, Some(Birth::Helper(number))) if returns_value(number) => Advice {
+                text: "The lookup returned null on this path. Leave the path, or look up again and check that result:"
+                    .to_owned(),
+                ..self.null()
+            },
             (ValueKind::PacketEnd, _) => self.arithmetic(kind),
             (ValueKind::Map, _) => self.arithmetic(kind),
             _ => says(
@@ -376,20 +451,61 @@ impl Advisor<'_> {
         }
     }
 
-    fn helper(&self, number: u32) -> Advice {
-        let instead = match helper_name(number) {
-            "skb_store_bytes" => Some("bpf_xdp_store_bytes"),
-            "skb_load_bytes" | "skb_load_bytes_relative" => Some("bpf_xdp_load_bytes"),
-            "skb_adjust_room" | "skb_change_head" => Some("bpf_xdp_adjust_head"),
-            "skb_change_tail" => Some("bpf_xdp_adjust_tail"),
-            "clone_redirect" | "redirect_peer" | "redirect_neigh" => Some("bpf_redirect"),
-            "skb_output" => Some("bpf_perf_event_output"),
-            _ => None,
+    fn helper(&self, hook: &str, number: u32) -> Advice {
+        let name = helper_name(number);
+        let instead = if self.is_tc() {
+            match name {
+                "xdp_store_bytes" => Some("bpf_skb_store_bytes"),
+                "xdp_load_bytes" => Some("bpf_skb_load_bytes"),
+                "xdp_adjust_head" => Some("bpf_skb_adjust_room or bpf_skb_change_head"),
+                "xdp_adjust_tail" => Some("bpf_skb_change_tail"),
+                "xdp_output" => Some("bpf_perf_event_output"),
+                "redirect_map" => Some("bpf_redirect"),
+                _ => None,
+            }
+        } else {
+            match name {
+                "skb_store_bytes" => Some("bpf_xdp_store_bytes"),
+                "skb_load_bytes" | "skb_load_bytes_relative" => Some("bpf_xdp_load_bytes"),
+                "skb_adjust_room" | "skb_change_head" => Some("bpf_xdp_adjust_head"),
+                "skb_change_tail" => Some("bpf_xdp_adjust_tail"),
+                "clone_redirect" | "redirect_peer" | "redirect_neigh" => Some("bpf_redirect"),
+                "skb_output" => Some("bpf_perf_event_output"),
+                _ => None,
+            }
         };
         match instead {
-            Some(other) => says(format!("XDP programs call {other} instead.")),
-            None => says("Do without it: XDP programs do not have this helper."),
+            Some(other) => says(format!("{hook} programs call {other} instead.")),
+            None => says(format!(
+                "Do without it: {hook} programs do not have this helper."
+            )),
         }
+    }
+
+    /// A function that is not in the object.
+    fn external(&self, name: &str) -> Advice {
+        let instead = match name {
+            "memcpy" | "memset" | "memmove" | "memcmp" => {
+                format!("__builtin_{name} with a constant length")
+            }
+            "strlen" | "strnlen" => {
+                "a loop with a constant bound, and __builtin_strlen for constants".to_owned()
+            }
+            "strcmp" | "strncmp" => "bpf_strncmp (Linux 5.17)".to_owned(),
+            "printf" | "printk" | "puts" => "bpf_printk".to_owned(),
+            "snprintf" | "sprintf" => "bpf_snprintf (Linux 5.13)".to_owned(),
+            "malloc" | "calloc" | "free" => "a map: programs have no heap".to_owned(),
+            "rand" | "random" => "bpf_get_prandom_u32".to_owned(),
+            "time" | "gettimeofday" | "clock_gettime" => "bpf_ktime_get_ns".to_owned(),
+            "htons" | "ntohs" | "htonl" | "ntohl" => format!("bpf_{name} of bpf_endian.h"),
+            "usleep" | "sleep" => "nothing: a program cannot wait".to_owned(),
+            _ => {
+                return says(format!(
+                    "Define {name} in the object, or link the object that has it (`bpftool gen object`)."
+                ));
+            }
+        };
+        says(format!("There is no C library. Use {instead}."))
     }
 
     fn argument(&self, register: u8, expected: &str) -> Advice {
@@ -529,6 +645,12 @@ impl Advisor<'_> {
             Some((name, context))
         })
     }
+}
+
+/// Whether a helper returns a pointer to a map's value, or null.
+fn returns_value(number: u32) -> bool {
+    let call = helper(number).and_then(|helper| helper.call);
+    call.is_some_and(|call| call.result == Outcome::ValueOrNull)
 }
 
 fn says(text: impl Into<String>) -> Advice {

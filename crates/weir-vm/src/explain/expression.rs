@@ -47,20 +47,31 @@ pub(super) fn access(text: &str, at: usize) -> Option<Access<'_>> {
     classify(text, start, whole)
 }
 
-/// Where `name = ...` stands on the line (also `type *name = ...`): the name assigned.
+/// Where `name = ...` stands on the line (also `type *name = ...`): the first name assigned.
 pub(super) fn assigned(text: &str) -> Option<&str> {
+    assignments(text).next()
+}
+
+/// The name that gets what `function` returns: of several in a declaration, the last in front of the call.
+pub(super) fn assigned_from<'s>(text: &'s str, function: &str) -> Option<&'s str> {
+    let call = text.find(function).unwrap_or(text.len());
+    assignments(text.get(..call)?).last()
+}
+
+fn assignments(text: &str) -> impl Iterator<Item = &str> {
     let bytes = text.as_bytes();
-    for at in 1..bytes.len() {
-        let lonely = bytes.get(at) == Some(&b'=')
+    let lonely = |at: &usize| {
+        bytes.get(*at) == Some(&b'=')
             && bytes.get(at + 1) != Some(&b'=')
-            && !b"=!<>+-*/%&|^".contains(bytes.get(at - 1)?);
-        if lonely {
-            let end = text.get(..at)?.trim_end().len();
-            let start = postfix_start(text, end)?;
-            return text.get(start..end).filter(|t| !t.is_empty());
-        }
-    }
-    None
+            && bytes
+                .get(at - 1)
+                .is_some_and(|before| !b"=!<>+-*/%&|^".contains(before))
+    };
+    (1..bytes.len()).filter(lonely).filter_map(|at| {
+        let end = text.get(..at)?.trim_end().len();
+        let start = postfix_start(text, end)?;
+        text.get(start..end).filter(|t| !t.is_empty())
+    })
 }
 
 /// Arguments of the call of `function` on the line.
@@ -331,6 +342,9 @@ mod tests {
             Some("count")
         );
         assert_eq!(assigned("state->slot = f(a == b);"), Some("state->slot"));
+        let two = "u64 one = 1, *count = bpf_map_lookup_elem(&m, &key);";
+        assert_eq!(assigned(two), Some("one"));
+        assert_eq!(assigned_from(two, "bpf_map_lookup_elem("), Some("count"));
         assert_eq!(assigned("if (a == b || c != d)"), None);
         assert_eq!(assigned("x += 1;"), None);
         assert_eq!(
