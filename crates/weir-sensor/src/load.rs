@@ -138,9 +138,7 @@ fn is_like(name: &[u8], pattern: &[u8]) -> bool {
 pub fn book(config: &SensorConfig, dialect: Dialect, files: &[PathBuf]) -> Result<Book, BookError> {
     let empty = empty_book(config, dialect, files)?;
     let mut loader = Loader::new(&empty.settings);
-    for file in files {
-        loader.file(file)?;
-    }
+    read(&mut loader, config, files)?;
     let loaded = loader.finish();
     Ok(Book { loaded, ..empty })
 }
@@ -150,17 +148,33 @@ pub fn book(config: &SensorConfig, dialect: Dialect, files: &[PathBuf]) -> Resul
 /// # Errors
 /// A file cannot be read.
 pub(crate) fn kept_book<K: Keep>(
+    config: &SensorConfig,
     empty: Book,
     files: &[PathBuf],
     keep: K,
     expressions: Expressions,
 ) -> Result<(Book, K, Vec<bool>), BookError> {
     let mut loader = Loader::with(&empty.settings, keep, expressions);
+    read(&mut loader, config, files)?;
+    let (loaded, keep, replaced) = loader.finish_kept();
+    Ok((Book { loaded, ..empty }, keep, replaced))
+}
+
+/// Reads the rules of the firewall, then those of the inspection.
+fn read<K: Keep>(
+    loader: &mut Loader<'_, K>,
+    config: &SensorConfig,
+    files: &[PathBuf],
+) -> Result<(), LoadError> {
+    loader.firewall(true);
+    for file in config.firewall.iter().flatten() {
+        loader.file(file)?;
+    }
+    loader.firewall(false);
     for file in files {
         loader.file(file)?;
     }
-    let (loaded, keep, replaced) = loader.finish_kept();
-    Ok((Book { loaded, ..empty }, keep, replaced))
+    Ok(())
 }
 
 /// Everything beside the rules of these files.

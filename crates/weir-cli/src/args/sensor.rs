@@ -156,6 +156,9 @@ pub(crate) struct SensorRunArgs {
     /// Show what an inline sensor would do to these captures: rules with drop and reject take effect, later packets of dropped flows are not inspected
     #[arg(long, conflicts_with = "interfaces", overrides_with = "simulate_ips")]
     pub(crate) simulate_ips: bool,
+    /// Load the firewall's rules from these files, and from no other: what no rule of them accepts is dropped; repeatable
+    #[arg(long, value_name = "FILE", requires = "simulate_ips")]
+    pub(crate) firewall_rules_exclusive: Vec<PathBuf>,
     /// Number of worker threads; results do not depend on it. With --simulate-ips there is one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: u16,

@@ -106,6 +106,9 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
             .map_err(Failure::usage)?;
     }
     let mut config = SensorConfig::from_settings(&settings).map_err(Failure::usage)?;
+    if !args.firewall_rules_exclusive.is_empty() {
+        config.firewall = Some(args.firewall_rules_exclusive.clone());
+    }
     if let Some(which) = args.checksums {
         config.checksums = Checksums::all(match which {
             ChecksumsName::Auto => Verified::Auto,

@@ -151,6 +151,9 @@ fn bit(bit: &Bit) -> Value {
         } => {
             json!({"name": name, "operator": operator, "value": value.as_ref().map(shown)})
         }
+        Bit::Transaction { operation, name } => {
+            json!({"cmd": word(*operation), "name": name, "track": "tx"})
+        }
         Bit::Unlog => Value::Null,
     }
 }

@@ -283,7 +283,9 @@ impl<'a> Lists<'a> {
 /// Whether a bit is asked rather than changed.
 pub(super) fn asks(bit: &Bit) -> bool {
     match bit {
-        Bit::Flow { operation, .. } | Bit::Host { operation, .. } => {
+        Bit::Flow { operation, .. }
+        | Bit::Host { operation, .. }
+        | Bit::Transaction { operation, .. } => {
             matches!(operation, BitOperation::IsSet | BitOperation::IsNotSet)
         }
         Bit::Counter { operator, .. } => !matches!(operator.as_str(), "+" | "-" | "="),

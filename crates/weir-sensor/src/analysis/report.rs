@@ -65,7 +65,8 @@ pub fn analyze(
     let mut empty = empty_book(config, dialect, files)?;
     empty.settings.written = true;
     let expressions = Expressions::new(empty.settings.match_limit);
-    let (mut book, kept, replaced) = kept_book(empty, files, Vec::<Rule>::new(), expressions)?;
+    let (mut book, kept, replaced) =
+        kept_book(config, empty, files, Vec::<Rule>::new(), expressions)?;
     let rules = kept
         .into_iter()
         .zip(replaced)

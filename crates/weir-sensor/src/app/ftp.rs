@@ -72,6 +72,17 @@ pub(super) const FTP: Protocol = Protocol {
     ..Protocol::NONE
 };
 
+/// Commands that ask for data connections, with the numbers that rules compare.
+const COMMANDS: [(&str, u64); 7] = [
+    ("retr", 1),
+    ("stor", 2),
+    ("stou", 3),
+    ("appe", 4),
+    ("list", 5),
+    ("nlst", 6),
+    ("mlsd", 7),
+];
+
 pub(super) const FTP_DATA: Protocol = Protocol {
     app: App::FtpData,
     parser: Some(|start| Box::new(FtpData::new(start.asked, start.expected))),
@@ -79,8 +90,8 @@ pub(super) const FTP_DATA: Protocol = Protocol {
     facts: &[Fact {
         keyword: "ftpdata_command",
         aliases: &["ftpdata.command"],
-        written: Written::Word(&[("retr", 1), ("stor", 2)]),
-        what: "`stor` or `retr`: what asked for the data connection",
+        written: Written::Word(&COMMANDS),
+        what: "`retr`, `stor`, `stou`, `appe`, `list`, `nlst` or `mlsd`: what asked for the data connection",
         ..Fact::NONE
     }],
     files: true,
@@ -107,6 +118,8 @@ static KIND: Kind = Kind {
 static DATA: Kind = Kind {
     app: App::FtpData,
     turns: Turns::Transfer,
+    // Its one file goes one way, which may be the server's.
+    answered: |t| t.files.iter().any(|f| f.direction == ToClient),
     events: &["body_gap"],
     ..Kind::EXCHANGE
 };
@@ -550,10 +563,10 @@ impl Parser for FtpData {
                         t.record.insert("command".into(), self.command.into());
                     }
                 }
-                match self.command {
-                    "RETR" => t.facts.push(("ftpdata_command", 1)),
-                    "STOR" => t.facts.push(("ftpdata_command", 2)),
-                    _ => {}
+                let command =
+                    (COMMANDS.iter()).find(|(name, _)| name.eq_ignore_ascii_case(self.command));
+                if let Some((_, number)) = command {
+                    t.facts.push(("ftpdata_command", *number));
                 }
                 let id = t.id;
                 out.find(id)

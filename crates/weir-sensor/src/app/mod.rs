@@ -45,7 +45,7 @@ pub use http::{HttpWanted, Invalid, PathRules};
 pub use names::App;
 pub use probe::{Ports, Recognized};
 pub use protocol::{
-    Carrier, Fact, NewParser, Parser, Protocol, Start, UNTOLD, Written, both_counter,
+    COMMON_HOOKS, Carrier, Fact, NewParser, Parser, Protocol, Start, UNTOLD, Written, both_counter,
 };
 pub use recognize::Recognizer;
 pub use switches::{Switch, Switches};

@@ -37,6 +37,8 @@ pub struct Protocol {
     pub loud: bool,
     /// When rules can be decided, beside the hooks that all protocols have.
     pub hooks: &'static [(&'static str, Direction, Stage)],
+    /// States of its transactions that a firewall asks rules in, by direction and in order; each is a hook.
+    pub states: [&'static [&'static str]; 2],
     /// Hooks of the language that cannot be told apart here, and why.
     pub no_hooks: &'static [(&'static [&'static str], &'static str)],
     /// Keywords that ask for a number of its transactions.
@@ -64,6 +66,10 @@ impl Protocol {
         unraised_events: &[],
         loud: false,
         hooks: &[],
+        states: [
+            &["request_started", "request_complete"],
+            &["response_started", "response_complete"],
+        ],
         no_hooks: &[],
         facts: &[],
         files: false,
@@ -79,6 +85,22 @@ impl Protocol {
         self.log.name.unwrap_or(self.app.name())
     }
 
+    /// When a rule with a hook is decided.
+    pub fn hook(&self, name: &str) -> Option<(Direction, Stage)> {
+        let mut hooks = self.hooks.iter().chain(&COMMON_HOOKS);
+        let (_, direction, stage) = hooks.find(|(hook, ..)| *hook == name)?;
+        Some((*direction, *stage))
+    }
+
+    /// Which state of a direction a hook names, from 0: one of the list, or by the name that all protocols have for the first.
+    pub fn state(&self, direction: Direction, name: &str) -> Option<u8> {
+        let list = *direction.of(&self.states);
+        let first = |n: &str| n.ends_with("_started") || n.ends_with("_in_progress");
+        let at = list.iter().position(|state| *state == name);
+        let at = at.or_else(|| first(name).then_some(0))?;
+        u8::try_from(at).ok()
+    }
+
     /// Whether TCP or UDP carries transactions that a parser tells apart.
     pub fn is_parsed(&self, tcp: bool) -> bool {
         self.kind.is_some() && self.carrier.has(tcp)
@@ -92,6 +114,14 @@ impl Protocol {
         }
     }
 }
+
+/// Hooks that transactions of all protocols have.
+pub const COMMON_HOOKS: [(&str, Direction, Stage); 4] = [
+    ("request_started", Direction::ToServer, Stage::Begun),
+    ("response_started", Direction::ToClient, Stage::Begun),
+    ("request_complete", Direction::ToServer, Stage::Over),
+    ("response_complete", Direction::ToClient, Stage::Over),
+];
 
 /// The name of a counter of what both TCP and UDP carry.
 pub fn both_counter(app: App, tcp: bool) -> String {

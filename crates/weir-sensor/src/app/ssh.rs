@@ -34,6 +34,20 @@ pub(super) const SSH: Protocol = Protocol {
     sides: Sides::Both,
     parser: Some(|start| Box::new(Ssh::new(start.asked))),
     kind: Some(&KIND),
+    states: [
+        &[
+            "request_in_progress",
+            "request_banner_wait_eol",
+            "request_banner_done",
+            "request_finished",
+        ],
+        &[
+            "response_in_progress",
+            "response_banner_wait_eol",
+            "response_banner_done",
+            "response_finished",
+        ],
+    ],
     hooks: &[
         ("request_in_progress", ToServer, Stage::Begun),
         ("response_in_progress", ToClient, Stage::Begun),

@@ -78,6 +78,17 @@ pub enum Stage {
     Over,
 }
 
+/// How far a firewall has got with a transaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Filtered {
+    /// All of it is accepted.
+    pub(crate) through: bool,
+    /// The state of each direction that was accepted last.
+    pub(crate) from: [Option<u8>; 2],
+    /// What was in each direction then ([`Transaction::size_of`]).
+    pub(crate) size: [u64; 2],
+}
+
 /// A transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Transaction {
@@ -122,6 +133,8 @@ pub struct Transaction {
     pub(crate) answered: bool,
     /// Rules that matched: when it is decided anew, they do not match again. Detection's own.
     pub matched: Vec<(u32, Option<Direction>)>,
+    /// How far a firewall has got with it. Detection's own.
+    pub(crate) filtered: Filtered,
     /// Bytes of bodies of each direction when rules were last asked of them.
     looked: [u64; 2],
     /// Directions that ended before their message was whole.
@@ -292,6 +305,12 @@ impl Transaction {
     fn grown_to(&self, direction: Direction) -> u64 {
         let bodies = self.bodies.iter().filter(|b| b.direction == direction);
         bodies.map(|b| b.base + b.bytes.len() as u64).sum()
+    }
+
+    /// A number that grows with what is in a direction: buffers, and bytes of bodies.
+    pub(crate) fn size_of(&self, direction: Direction) -> u64 {
+        let buffers = self.entries.iter().filter(|e| e.direction == direction);
+        buffers.count() as u64 + self.grown_to(direction)
     }
 
     /// Whether there is more of the bodies of a direction than when rules were last asked of them.

@@ -74,6 +74,8 @@ pub struct SensorConfig {
     pub ips: bool,
     /// What becomes of sessions whose beginning was not seen.
     pub midstream: Policy,
+    /// Files of the firewall's rules, if there is one (`firewall.enabled`): what no rule accepts is dropped.
+    pub firewall: Option<Vec<PathBuf>>,
     /// What an analysis of rules writes.
     pub analysis: Analysis,
     /// Logs.
@@ -182,6 +184,7 @@ impl SensorConfig {
             actions: prevention::action_order(s)?,
             ips,
             midstream: prevention::midstream(s, ips)?,
+            firewall: prevention::firewall(s, ips)?,
             analysis: analysis::analysis(s)?,
             logs: logs(s)?,
             unknown: Vec::new(),

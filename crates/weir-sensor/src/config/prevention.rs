@@ -1,5 +1,7 @@
 //! Prevention: whether rules that drop do so, and what becomes of packets that cannot be inspected (exception policies).
 
+use std::path::PathBuf;
+
 use crate::rules::{ACTION_ORDER, Action, ActionOrder};
 use crate::settings::{Settings, SettingsError};
 
@@ -92,6 +94,32 @@ pub(super) fn midstream(s: &Settings, ips: bool) -> Result<Policy, SettingsError
         true => Policy::Ignore,
         false => policy,
     })
+}
+
+// The key of the firewall's switch, and that of its files.
+const FIREWALL: [&str; 2] = ["firewall.enabled", "firewall.rule-files"];
+
+/// Files of the firewall's rules: `firewall.rule-files` below `firewall.rule-path`.
+pub(super) fn firewall(s: &Settings, ips: bool) -> Result<Option<Vec<PathBuf>>, SettingsError> {
+    let [enabled, files] = FIREWALL;
+    let folder = s.text("firewall.rule-path").map(|path| s.path(&path));
+    let files = s.list(files).unwrap_or_default().into_iter();
+    let files = files.map(|name| match &folder {
+        Some(folder) => folder.join(name),
+        None => s.path(&name),
+    });
+    let files = files.collect();
+    if s.truth(enabled)? != Some(true) {
+        return Ok(None);
+    }
+    if !ips {
+        return Err(SettingsError::Value {
+            key: enabled.to_owned(),
+            value: "yes".to_owned(),
+            expected: "no, as nothing can be dropped beside the traffic; captures with --simulate-ips have a firewall",
+        });
+    }
+    Ok(Some(files))
 }
 
 /// What `exception-policy` asks for beside sessions whose beginning was not seen, if it asks for anything: the key with its value, and what there is instead.

@@ -69,6 +69,10 @@ pub(super) fn vital(s: &Settings, key: &str, value: &str) -> Option<&'static str
             NOTHING.contains(&value.as_str()) || matches!(value.as_str(), "auto" | "ignore");
         return (!usual).then_some(*what);
     }
+    // The usual policies are those that hold; any other one lets pass, or keeps out, something else.
+    if key.starts_with("firewall.policies.") && s.text("firewall.enabled").is_some() {
+        return Some("the firewall drops what no rule accepts: packets, and flows of transactions");
+    }
     let (_, what) = KEYS.iter().find(|(k, _)| *k == key)?;
     (!NOTHING.contains(&value.as_str())).then_some(*what)
 }

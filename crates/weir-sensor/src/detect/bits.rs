@@ -12,6 +12,8 @@ use super::flow::FlowState;
 pub(super) enum BitTest {
     /// One of these bits is set (`true`), or none of them is.
     Set(Box<[u32]>, bool),
+    /// This bit of the transaction is set, or not.
+    OfTransaction(u32, bool),
     /// A counter exists, or not.
     Exists(u16, bool),
     /// A counter compares so with a value.
@@ -24,6 +26,8 @@ pub(super) enum BitAction {
     Set(u32),
     Unset(u32),
     Toggle(u32),
+    /// A bit of the transaction is set or cleared (`Some`), or the other way than it was.
+    OfTransaction(u32, Option<bool>),
     /// The transaction is not written to the log.
     Unlog,
     /// A counter becomes, grows by, or shrinks by a value.
@@ -66,6 +70,23 @@ impl BitAction {
             BitAction::Set(bit) => change(*bit, |w, b| *w |= b),
             BitAction::Unset(bit) => change(*bit, |w, b| *w &= !b),
             BitAction::Toggle(bit) => change(*bit, |w, b| *w ^= b),
+            BitAction::OfTransaction(bit, value) => {
+                let Some(id) = transaction else { return };
+                let list = &mut state.transaction_bits;
+                let at = list.iter().position(|held| *held == (id, *bit));
+                match (at, value.unwrap_or(at.is_none())) {
+                    (None, true) => {
+                        if list.len() >= MOST_LIVE {
+                            list.remove(0);
+                        }
+                        list.push((id, *bit));
+                    }
+                    (Some(at), false) => {
+                        list.remove(at);
+                    }
+                    _ => {}
+                }
+            }
             BitAction::Unlog => {
                 let list = &mut state.said.get_or_insert_default().unlogged;
                 if let Some(id) = transaction.filter(|id| !list.contains(id)) {
@@ -105,6 +126,7 @@ impl BitAction {
 #[derive(Default)]
 pub(super) struct Names {
     flow_bits: HashMap<String, u32>,
+    transaction_bits: HashMap<String, u32>,
     counters: HashMap<String, u16>,
 }
 
@@ -130,6 +152,11 @@ impl Names {
     fn bit(&mut self, name: &str) -> u32 {
         let next = self.flow_bits.len() as u32;
         *self.flow_bits.entry(name.to_owned()).or_insert(next)
+    }
+
+    fn bit_of_transaction(&mut self, name: &str) -> u32 {
+        let next = self.transaction_bits.len() as u32;
+        *self.transaction_bits.entry(name.to_owned()).or_insert(next)
     }
 
     fn counter(&mut self, name: &str) -> Result<u16, String> {
@@ -158,6 +185,20 @@ impl Names {
                     }
                 }
                 Bit::Host { .. } => {}
+                Bit::Transaction { operation, name } => {
+                    let id = self.bit_of_transaction(name);
+                    match operation {
+                        BitOperation::IsSet => tests.push(BitTest::OfTransaction(id, true)),
+                        BitOperation::IsNotSet => tests.push(BitTest::OfTransaction(id, false)),
+                        BitOperation::Set => {
+                            actions.push(BitAction::OfTransaction(id, Some(true)));
+                        }
+                        BitOperation::Unset => {
+                            actions.push(BitAction::OfTransaction(id, Some(false)));
+                        }
+                        BitOperation::Toggle => actions.push(BitAction::OfTransaction(id, None)),
+                    }
+                }
                 Bit::Unlog => actions.push(BitAction::Unlog),
                 Bit::Counter {
                     name,
@@ -210,7 +251,17 @@ impl Names {
     }
 }
 
-/// Whether bits and counters of the flow are as a rule wants them. Without a flow no bit is set.
+/// Whether bits of a transaction are as a rule wants them.
+pub(super) fn hold_of(tests: &[BitTest], state: &FlowState, transaction: u64) -> bool {
+    tests.iter().all(|test| match test {
+        BitTest::OfTransaction(bit, wanted) => {
+            state.transaction_bits.contains(&(transaction, *bit)) == *wanted
+        }
+        _ => true,
+    })
+}
+
+/// Whether bits and counters of the flow are as a rule wants them; those of transactions are [`hold_of`]'s. Without a flow no bit is set.
 pub(super) fn hold(tests: &[BitTest], state: Option<&FlowState>) -> bool {
     let value = |operand: &Operand| match operand {
         Operand::Number(n) => Some(*n),
@@ -218,6 +269,7 @@ pub(super) fn hold(tests: &[BitTest], state: Option<&FlowState>) -> bool {
     };
     tests.iter().all(|test| match test {
         BitTest::Set(bits, wanted) => bits.iter().any(|b| is_set(state, *b)) == *wanted,
+        BitTest::OfTransaction(..) => true,
         BitTest::Exists(name, wanted) => counter(state, *name).is_some() == *wanted,
         BitTest::Compare(name, how, with) => match (counter(state, *name), value(with)) {
             (Some(a), Some(b)) => match how {

@@ -483,15 +483,7 @@ impl Check {
                 Some(scene.flow?.packets[scene.direction?.index()] == 1)
             }
             PacketCondition::Hook(Hook::Reached(direction, stage)) => {
-                let transaction = scene.transaction?;
-                Some(match stage {
-                    Stage::Begun => transaction.has_begun(*direction),
-                    Stage::Has(buffer) => transaction.get(*buffer, *direction).next().is_some(),
-                    Stage::Shaken(bits) => {
-                        transaction.facts("ssl_state").any(|s| s & bits == *bits)
-                    }
-                    Stage::Over => transaction.is_over(*direction),
-                })
+                Some(reached(scene.transaction?, *direction, *stage))
             }
             // Compiled to checks of their own.
             PacketCondition::IpOption(_)
@@ -659,4 +651,14 @@ fn fact(keyword: &str, value: &str, negated: bool) -> Result<Check, String> {
         ranges.push(range);
     }
     Ok(Check::Fact(keyword.to_owned(), ranges, negated))
+}
+
+/// Whether a direction of a transaction has got so far.
+pub(super) fn reached(transaction: &Transaction, direction: Direction, stage: Stage) -> bool {
+    match stage {
+        Stage::Begun => transaction.has_begun(direction),
+        Stage::Has(buffer) => transaction.get(buffer, direction).next().is_some(),
+        Stage::Shaken(bits) => transaction.facts("ssl_state").any(|s| s & bits == bits),
+        Stage::Over => transaction.is_over(direction),
+    }
 }

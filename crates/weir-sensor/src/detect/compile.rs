@@ -7,7 +7,8 @@ use crate::matcher::Engine;
 use crate::packet::Direction;
 use crate::rules::{
     ACTION_ORDER, Action, ActionOrder, Bit, BitOperation, Condition, Content, Expression,
-    Expressions, HeaderProtocol, PacketCondition, Reputation, Rule, SourceLocation, Transform,
+    Expressions, FirewallPlace, HeaderProtocol, PacketCondition, Reputation, Rule, Scope,
+    SourceLocation, Transform,
 };
 
 use super::bits::{BitAction, BitTest, Names};
@@ -19,6 +20,7 @@ use super::plan::Plans;
 use super::precedence::order;
 use super::program::Program;
 use super::ruleset::{ByAddress, Leads, Ruleset, Unsupported};
+use super::tables::Tables;
 use super::transform::Change;
 
 /// What a rule is decided on.
@@ -73,6 +75,8 @@ pub(super) struct Compiled {
     pub(super) of_events: bool,
     /// Its expressions capture what is to be kept.
     pub(super) captures: bool,
+    /// What its action is done to, if the rule says so.
+    pub(super) scope: Option<Scope>,
     /// It does something beside alerting, so that its matches count even if it is silent.
     pub(super) reaches_over_flows: bool,
     /// What of a growing body it may be asked.
@@ -242,8 +246,12 @@ impl Build {
         drop(self.rules);
         let mut lists = Lists::new(engine);
         let mut buffers = BufferSet::default();
+        let mut tables = Tables::default();
         for (index, (rule, compiled)) in rules.iter().zip(&compiled).enumerate() {
-            lists.add(index as u32, rule, compiled, &self.starts[order[index]]);
+            match &rule.firewall {
+                Some(firewall) => tables.add(index as u32, firewall),
+                None => lists.add(index as u32, rule, compiled, &self.starts[order[index]]),
+            }
             if compiled.payload.is_some() {
                 buffers.insert(Buffer::Payload);
             }
@@ -255,6 +263,9 @@ impl Build {
             }
         }
         drop(self.starts);
+        if !tables.is_empty() {
+            Tables::buffers().for_each(|buffer| buffers.insert(buffer));
+        }
         let quick = (rules.iter())
             .zip(&compiled)
             .map(|(r, c)| Quick::new(r, &c.gate))
@@ -263,6 +274,7 @@ impl Build {
         let mut ruleset = Ruleset {
             rules,
             compiled,
+            firewall: tables,
             reputation: self.reputation,
             quick,
             scans: Vec::new(),
@@ -336,7 +348,25 @@ fn compile(
     let program = Program::new(&payload, expressions)?;
     let kind = kind(rule, &checks, &groups, has_payload);
     let whole_flow = is_about_flow(rule, kind, &checks, &groups);
+    if let Some(firewall) = &rule.firewall {
+        let of_state = matches!(firewall.place, FirewallPlace::State { .. });
+        if of_state != matches!(kind, Kind::Transaction(_)) {
+            return Err("a rule about packets asks nothing of transactions".into());
+        }
+        if of_state && has_payload {
+            return Err("what a state of a transaction is asked for is in buffers".into());
+        }
+    }
     let unlogs = rule.bits.iter().any(|b| matches!(b, Bit::Unlog));
+    let of_transactions = rule
+        .bits
+        .iter()
+        .any(|b| matches!(b, Bit::Transaction { .. }));
+    if of_transactions && !matches!(kind, Kind::Transaction(_)) {
+        return Err(
+            "a bit of a transaction is asked for or changed, and the rule is about packets".into(),
+        );
+    }
     if unlogs && !matches!(kind, Kind::Transaction(_)) {
         return Err("`config` is about a transaction, and the rule is about packets".into());
     }
@@ -361,7 +391,9 @@ fn compile(
         silent: rule.silent,
         pass: rule.action == Action::Pass,
         untold: !rule.is_told(),
-        reaches_over_flows: matches!(rule.action, Action::Drop | Action::Reject)
+        scope: rule.scope,
+        reaches_over_flows: rule.firewall.is_none()
+            && matches!(rule.action, Action::Drop | Action::Reject)
             || rule.bits.iter().any(|b| matches!(b, Bit::Host { .. })),
     })
 }
@@ -468,7 +500,7 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
         Bit::Flow { operation, .. } => {
             matches!(operation, BitOperation::IsSet | BitOperation::IsNotSet)
         }
-        Bit::Unlog => false,
+        Bit::Unlog | Bit::Transaction { .. } => false,
         Bit::Counter { .. } => true,
         Bit::Host { .. } => false,
     };

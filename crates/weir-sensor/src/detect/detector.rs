@@ -9,7 +9,7 @@ use crate::event::Events;
 use crate::matcher::Hits;
 use crate::packet::{Direction, Packet};
 
-use super::bits::hold;
+use super::bits::{hold, hold_of};
 use super::check::Scene;
 use super::compile::{Compiled, Kind, When, is_of_packets};
 use super::ends::{Ends, is_cut};
@@ -64,6 +64,11 @@ impl Detector {
             ..Work::default()
         };
         Detector { rules, work }
+    }
+
+    /// The rules, and the scratch memory.
+    pub(super) fn parts(&mut self) -> (&Ruleset, &mut Work) {
+        (&self.rules, &mut self.work)
     }
 
     /// The rules.
@@ -594,7 +599,10 @@ impl Detector {
             if matched.iter().any(before) {
                 continue;
             }
-            if !hold(&rule.tests, Some(state)) || !rule.checks.iter().all(|c| c.holds(&scene)) {
+            if !hold(&rule.tests, Some(state))
+                || !hold_of(&rule.tests, state, transaction.id)
+                || !rule.checks.iter().all(|c| c.holds(&scene))
+            {
                 continue;
             }
             if rule.payload.is_some() {

@@ -126,6 +126,8 @@ pub struct FlowState {
     pub(crate) app_done: [App; 2],
     /// `flowbits` that are set, a bit for each name.
     pub(crate) bits: Vec<u64>,
+    /// Bits that are set of transactions, with their identity: `MOST_LIVE` at most, the oldest goes.
+    pub(crate) transaction_bits: Vec<(u64, u32)>,
     /// `flowint` counters that exist.
     pub(crate) counters: Vec<(u16, u32)>,
     /// Rules whose stream (or payload) part held while they wait for a transaction.
@@ -157,6 +159,7 @@ impl FlowState {
     pub fn memory(&self) -> usize {
         self.bits.capacity() * 8
             + self.counters.capacity() * 8
+            + self.transaction_bits.capacity() * 16
             + self.held.capacity() * 8
             + (self.pending[0].capacity() + self.pending[1].capacity()) * 16
             + self.fired.capacity() * 16

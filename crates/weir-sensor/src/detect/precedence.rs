@@ -6,7 +6,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::rules::{ActionOrder, Bit, BitOperation, Rule};
 
-/// The order in which rules are decided: by their actions, as `actions` has them; rules that set a bit before those that ask for it; then by priority, then as loaded.
+/// The order in which rules are decided: those of the firewall as written; the others by their actions, as `actions` has them; rules that set a bit before those that ask for it; then by priority, then as loaded.
 pub(super) fn order(rules: &[Arc<Rule>], actions: &ActionOrder) -> Vec<usize> {
     let mut setters: HashMap<(u8, &str), Vec<usize>> = HashMap::new();
     for (i, rule) in rules.iter().enumerate() {
@@ -50,7 +50,11 @@ pub(super) fn order(rules: &[Arc<Rule>], actions: &ActionOrder) -> Vec<usize> {
     order.sort_by_key(|i| {
         let rule = &rules[*i];
         let action = actions.iter().position(|a| *a == rule.action);
-        (action, levels[*i].unwrap_or(0), rule.priority, *i)
+        match rule.firewall {
+            // In the order they are written, before all others.
+            Some(_) => (None, 0, 0, *i),
+            None => (action, levels[*i].unwrap_or(0), rule.priority, *i),
+        }
     });
     order
 }
@@ -67,6 +71,9 @@ fn touched(rule: &Rule, changes: bool) -> Vec<(u8, &str)> {
             Bit::Host {
                 operation, name, ..
             } if asks(*operation) != changes => out.push((1, name.as_str())),
+            Bit::Transaction { operation, name } if asks(*operation) != changes => {
+                out.push((3, name.as_str()));
+            }
             Bit::Counter { name, operator, .. }
                 if matches!(operator.as_str(), "=" | "+" | "-") == changes =>
             {

@@ -15,6 +15,7 @@ use super::flow::FlowState;
 use super::gate::{CLASSES, Quick};
 use super::growth::Growth;
 use super::plan::Plans;
+use super::tables::Tables;
 use super::transform::Change;
 
 /// A rule that detection cannot decide, with the reason; it is in no list and never matches.
@@ -95,6 +96,8 @@ pub struct Ruleset {
     /// Shared with the set that comes after this one, where they stay the same.
     pub(super) rules: Vec<Arc<Rule>>,
     pub(super) compiled: Vec<Compiled>,
+    /// Rules of the firewall; they are in no other list.
+    pub(super) firewall: Tables,
     pub(super) reputation: Arc<Reputation>,
     pub(super) quick: Vec<Quick>,
     pub(super) scans: Vec<Scan>,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::buffer::Buffer;
 use crate::matcher::Hits;
 use crate::packet::{Direction, Packet, Transport};
+use crate::rules::Scope;
 
 use super::compile::CompiledGroup;
 use super::detector::DetectCounts;
@@ -263,6 +264,11 @@ impl Work {
         state: Option<&mut FlowState>,
     ) {
         let rule = &rules.compiled[index as usize];
+        let whole_flow = rule.scope.map_or(found.whole_flow, |s| s == Scope::Flow);
+        let found = Found {
+            whole_flow,
+            ..found
+        };
         self.counts.matches += 1;
         if let Some(state) = state {
             for action in &rule.actions {

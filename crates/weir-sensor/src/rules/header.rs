@@ -1,11 +1,12 @@
 //! Headers of rules: action, protocol, addresses, ports, direction.
 
-use crate::app::{self, App, Protocol, Stage};
-use crate::packet::Direction;
+use crate::app::{self, App, COMMON_HOOKS, Protocol};
 
 use super::addresses::{Groups, any_address, any_port};
 use super::load::{Dialect, LoadSettings};
-use super::model::{Action, Header, HeaderProtocol, Hook};
+use super::model::{
+    Action, FirewallPlace, FirewallRule, Header, HeaderProtocol, Hook, Scope, Verdict,
+};
 use super::problem::{Kind, Parsed, Problem};
 use super::scan::ACTIONS;
 use super::text::Text;
@@ -23,6 +24,12 @@ pub(super) struct Head {
     pub(super) silent: bool,
     /// `=>`: about a request and its response together.
     pub(super) whole: bool,
+    /// What the action is done to, if that is said.
+    pub(super) scope: Option<Scope>,
+    /// Of a file of the firewall.
+    pub(super) firewall: Option<FirewallRule>,
+    /// `accept:hook,alert`.
+    pub(super) alerts: bool,
     pub(super) notes: Vec<String>,
 }
 
@@ -47,8 +54,21 @@ const FOREIGN: &[&str] = &[
     "sunrpc",
 ];
 
-/// Parses a header.
-pub(super) fn head(text: Text<'_>, settings: &LoadSettings, groups: &mut Groups) -> Parsed<Head> {
+/// What a word of a firewall's rule asks for: `accept:flow,pass:flow,alert`.
+struct Decree {
+    verdict: Verdict,
+    scope: Scope,
+    pass: Option<Scope>,
+    alerts: bool,
+}
+
+/// Parses a header; of a file of the firewall if `firewall` says so.
+pub(super) fn head(
+    text: Text<'_>,
+    settings: &LoadSettings,
+    groups: &mut Groups,
+    firewall: bool,
+) -> Parsed<Head> {
     let words = words(text);
     let mut words = words.into_iter();
     let Some(first) = words.next() else {
@@ -56,9 +76,21 @@ pub(super) fn head(text: Text<'_>, settings: &LoadSettings, groups: &mut Groups)
     };
     let mut notes = Vec::new();
     let silent = first.is("config") && settings.dialect == Dialect::Suricata;
-    let action = match silent {
-        true => Action::Alert,
-        false => action(first, settings.dialect, &mut notes)?,
+    let decree = firewall.then(|| decree(first, settings)).transpose()?;
+    let (action, scope) = match &decree {
+        Some(decree) => match decree.verdict {
+            Verdict::Accept => (Action::Alert, None),
+            Verdict::Drop => (Action::Drop, None),
+            Verdict::Reject => (Action::Reject, None),
+        },
+        None if silent => (Action::Alert, None),
+        None => match first.cut(b':') {
+            Some((word, at)) if settings.dialect == Dialect::Suricata => {
+                let action = action(word, settings.dialect, &mut notes)?;
+                (action, Some(scope_of(action, at)?))
+            }
+            _ => (action(first, settings.dialect, &mut notes)?, None),
+        },
     };
     let Some(word) = words.next() else {
         return Err(first.fail(Kind::Syntax, "a protocol is missing after the action"));
@@ -77,7 +109,22 @@ pub(super) fn head(text: Text<'_>, settings: &LoadSettings, groups: &mut Groups)
         Some(_) => (HeaderProtocol::Ip, Vec::new()),
         None => protocol(word, settings.dialect)?,
     };
+    // `<` before a hook: the states before it are accepted as well.
+    let before = firewall && hook_at.is_some_and(|at| at.bytes.starts_with(b"<"));
+    let hook_at = hook_at.map(|at| if before { at.from(1) } else { at });
     let hook = hook_at.map(|at| hook(word, &apps, at)).transpose()?;
+    let firewall = match decree {
+        None => None,
+        Some(decree) => {
+            let place = place(first, (word, &apps), hook.zip(hook_at), before)?;
+            let state = matches!(place, FirewallPlace::State { .. });
+            if decree.scope == Scope::Transaction && !state {
+                let reason = "`tx` is about transactions: a rule about packets has none";
+                return Err(first.fail(Kind::Conflict, reason));
+            }
+            Some((decree, place))
+        }
+    };
     let mut whole = false;
     let rest: Vec<Text<'_>> = words.collect();
     let header = match rest[..] {
@@ -118,10 +165,149 @@ pub(super) fn head(text: Text<'_>, settings: &LoadSettings, groups: &mut Groups)
         apps,
         number,
         hook,
-        silent,
+        // A rule of the firewall says nothing unless it is told to.
+        silent: silent || firewall.as_ref().is_some_and(|(decree, _)| !decree.alerts),
         whole,
+        scope,
+        alerts: firewall.as_ref().is_some_and(|(decree, _)| decree.alerts),
+        firewall: firewall.map(|(decree, place)| FirewallRule {
+            verdict: decree.verdict,
+            scope: decree.scope,
+            pass: decree.pass,
+            place,
+        }),
         notes,
     })
+}
+
+/// What a rule of the inspection does its action to.
+fn scope_of(action: Action, at: Text<'_>) -> Parsed<Scope> {
+    match (action, at.bytes) {
+        (Action::Pass | Action::Drop | Action::Reject, b"packet") => Ok(Scope::Packet),
+        (Action::Pass | Action::Drop | Action::Reject, b"flow") => Ok(Scope::Flow),
+        (Action::Alert, _) => {
+            let reason = "an alert has no scope: it is about what matched";
+            Err(at.fail(Kind::Syntax, reason))
+        }
+        _ => {
+            let reason = format!("`{}` is not a scope (packet or flow)", at.lossy());
+            Err(at.fail(Kind::Value, reason))
+        }
+    }
+}
+
+/// The actions of a rule of the firewall: what it decides, then what it does beside that.
+fn decree(word: Text<'_>, settings: &LoadSettings) -> Parsed<Decree> {
+    if settings.dialect != Dialect::Suricata {
+        let reason = "rules of the firewall are written in the dialect `suricata`";
+        return Err(word.fail(Kind::Unsupported, reason));
+    }
+    let mut decree: Option<Decree> = None;
+    let mut rest = Some(word);
+    while let Some(text) = rest {
+        let (one, more) = match text.cut(b',') {
+            Some((one, more)) => (one, Some(more)),
+            None => (text, None),
+        };
+        rest = more;
+        let (name, scope) = match one.cut(b':') {
+            Some((name, scope)) => (name, Some(scope)),
+            None => (one, None),
+        };
+        let verdict = match name.bytes {
+            b"accept" => Some(Verdict::Accept),
+            b"drop" => Some(Verdict::Drop),
+            b"reject" => Some(Verdict::Reject),
+            _ => None,
+        };
+        let known = scope.and_then(|scope| match scope.bytes {
+            b"hook" => Some(Scope::Hook),
+            b"tx" => Some(Scope::Transaction),
+            b"packet" => Some(Scope::Packet),
+            b"flow" => Some(Scope::Flow),
+            _ => None,
+        });
+        let reason = match (&mut decree, verdict, known) {
+            (None, Some(verdict), Some(scope)) => {
+                if verdict == Verdict::Accept || scope >= Scope::Packet {
+                    decree = Some(Decree {
+                        verdict,
+                        scope,
+                        pass: None,
+                        alerts: false,
+                    });
+                    continue;
+                }
+                "packets and flows are dropped: `drop:packet` or `drop:flow`"
+            }
+            (None, Some(_), None) => {
+                "the scope is missing: `hook`, `tx`, `packet` or `flow` behind a colon"
+            }
+            (None, None, _) => {
+                "a rule of the firewall begins with `accept`, `drop` or `reject`, and a scope"
+            }
+            (Some(one), None, Some(scope)) if name.is("pass") && scope >= Scope::Packet => {
+                if one.verdict == Verdict::Accept {
+                    one.pass = Some(scope);
+                    continue;
+                }
+                "what is dropped is not passed"
+            }
+            (Some(one), None, None) if name.is("alert") && scope.is_none() => {
+                one.alerts = true;
+                continue;
+            }
+            (Some(_), ..) => {
+                "beside its decision a rule of the firewall has `alert`, `pass:packet` or `pass:flow`"
+            }
+        };
+        return Err(one.fail(Kind::Syntax, reason));
+    }
+    decree.ok_or_else(|| word.fail(Kind::Syntax, "the rule has no action"))
+}
+
+/// Which table a rule of the firewall stands in.
+fn place(
+    first: Text<'_>,
+    (protocol, apps): (Text<'_>, &[App]),
+    hook: Option<(Hook, Text<'_>)>,
+    before: bool,
+) -> Parsed<FirewallPlace> {
+    let Some((hook, at)) = hook else {
+        let reason = "a rule of the firewall says when it is asked: PROTOCOL:HOOK";
+        return Err(protocol.fail(Kind::Syntax, reason));
+    };
+    match hook {
+        Hook::Reached(direction, _) => {
+            let [app] = apps else {
+                let reason = format!(
+                    "`{}` is several protocols, whose states differ: name one",
+                    protocol.lossy()
+                );
+                return Err(protocol.fail(Kind::Value, reason));
+            };
+            let name = at.str()?;
+            let state = app::protocol(*app).and_then(|row| row.state(direction, name));
+            let Some(state) = state else {
+                return Err(unknown_hook(protocol, at, name));
+            };
+            Ok(FirewallPlace::State {
+                app: *app,
+                direction,
+                state,
+                before,
+            })
+        }
+        Hook::All | Hook::FlowStart if !before => Ok(FirewallPlace::Packet),
+        Hook::Packet => {
+            let reason = "rules are asked behind flows and streams here: `all` or `flow_start`";
+            Err(at.fail(Kind::Unsupported, reason))
+        }
+        _ => {
+            let reason = "`<` is about the states of a transaction";
+            Err(first.fail(Kind::Conflict, reason))
+        }
+    }
 }
 
 /// Words between blanks outside brackets.
@@ -235,19 +421,12 @@ fn hook(protocol: Text<'_>, apps: &[App], at: Text<'_>) -> Parsed<Hook> {
     if let Some((_, reason)) = row.no_hooks.iter().find(|(all, _)| all.contains(&name)) {
         return Err(at.fail(Kind::Unsupported, *reason));
     }
-    let common = [
-        ("request_started", Direction::ToServer, Stage::Begun),
-        ("response_started", Direction::ToClient, Stage::Begun),
-        ("request_complete", Direction::ToServer, Stage::Over),
-        ("response_complete", Direction::ToClient, Stage::Over),
-    ];
     // A name that stands for several protocols has the hooks that all have.
-    if apps.len() > 1 && !common.iter().any(|(hook, ..)| *hook == name) {
+    if apps.len() > 1 && !COMMON_HOOKS.iter().any(|(hook, ..)| *hook == name) {
         return Err(unknown_hook(protocol, at, name));
     }
-    let mut hooks = row.hooks.iter().chain(&common);
-    match hooks.find(|(hook, ..)| *hook == name) {
-        Some((_, direction, stage)) => Ok(Hook::Reached(*direction, *stage)),
+    match row.hook(name) {
+        Some((direction, stage)) => Ok(Hook::Reached(direction, stage)),
         None => Err(unknown_hook(protocol, at, name)),
     }
 }

@@ -102,7 +102,7 @@ words! {
     Service: "service" [] Snort, "protocols of applications; ports decide only while the protocol is not known";
     Flow: "flow" [] Both, "direction, establishment, stream or packet, fragments";
     Flowbits: "flowbits" [] Both, "`set unset toggle isset isnotset noalert`, alternatives with a bar, several with `&` in Snort 3" => Model "flowbits";
-    Xbits: "xbits" [] Suricata, "bits of addresses and pairs, with `expire` (30 s unless given)" => Model "xbits";
+    Xbits: "xbits" [] Suricata, "bits of addresses and pairs, with `expire` (30 s unless given); `track tx`: of transactions" => Model "xbits";
     Hostbits: "hostbits" [] Suricata, "bits of addresses (300 s)" => Model "hostbits";
     Flowint: "flowint" [] Suricata, "counters of flows" => Model "flowint";
     NoAlert: "noalert" [] Suricata, "no alert when it matches";

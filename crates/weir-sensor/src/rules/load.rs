@@ -233,6 +233,8 @@ pub struct Loader<'a, K = Vec<Rule>> {
     numbers: HashMap<(u32, u32), usize>,
     /// Rules that a later revision replaced; taken out at the end.
     replaced: Vec<bool>,
+    /// What is read are rules of the firewall.
+    firewall: bool,
 }
 
 impl<'a> Loader<'a> {
@@ -272,7 +274,13 @@ impl<'a, K: Keep> Loader<'a, K> {
             kept,
             numbers: HashMap::new(),
             replaced: Vec::new(),
+            firewall: false,
         }
+    }
+
+    /// From here on, files are of the firewall, or not.
+    pub fn firewall(&mut self, is: bool) {
+        self.firewall = is;
     }
 
     /// What was loaded, without rules; who kept those; and which of them a later revision replaced.
@@ -339,6 +347,7 @@ impl<'a, K: Keep> Loader<'a, K> {
             expressions: &mut self.loaded.expressions,
             datasets,
             sets: &mut self.sets,
+            firewall: self.firewall,
         };
         let text = Text::new(&statement.bytes);
         let (rule, notes) = match parse::rule(text, place.clone(), &mut context) {

@@ -58,6 +58,10 @@ pub struct Rule {
     pub detection_filter: Option<Threshold>,
     /// `noalert` or `flowbits:noalert`.
     pub silent: bool,
+    /// `drop:flow`, `pass:packet`: what its action is done to, if the rule says so.
+    pub scope: Option<Scope>,
+    /// What it says as a rule of the firewall: it is of no other use.
+    pub firewall: Option<Box<FirewallRule>>,
     /// `alert`: of a rule that passes, an alert all the same.
     pub alerts: bool,
     /// Where it was written.
@@ -92,6 +96,8 @@ impl Rule {
             threshold: None,
             detection_filter: None,
             silent: false,
+            scope: None,
+            firewall: None,
             alerts: false,
             place,
             source: None,
@@ -124,6 +130,61 @@ pub enum Action {
     Drop,
     /// As drop, with an answer to the sender.
     Reject,
+}
+
+/// What an action is done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// What the rule was asked of: the next table is asked.
+    Hook,
+    /// All states of the transaction.
+    Transaction,
+    /// The packet.
+    Packet,
+    /// The packet and all later ones of its flow.
+    Flow,
+}
+
+/// What a rule of the firewall decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on, to other rules or to the inspection.
+    Accept,
+    /// The packet is dropped.
+    Drop,
+    /// And its sender is told.
+    Reject,
+}
+
+/// A rule of the firewall: `accept:flow,pass:flow,alert tls:<client_hello_done ...`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirewallRule {
+    /// What it decides.
+    pub verdict: Verdict,
+    /// Of what.
+    pub scope: Scope,
+    /// What is passed by the rules of the inspection, if it holds.
+    pub pass: Option<Scope>,
+    /// When it is asked.
+    pub place: FirewallPlace,
+}
+
+/// The table that a rule of the firewall stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirewallPlace {
+    /// Of each packet (`packet:filter`).
+    Packet,
+    /// Of transactions in this state (`app:filter`).
+    State {
+        /// The protocol.
+        app: App,
+        /// The direction that states are counted in.
+        direction: Direction,
+        /// Which state, from 0.
+        state: u8,
+        /// `<`: states before it are accepted as well.
+        before: bool,
+    },
 }
 
 /// Actions, the one first whose rules are decided first (`action-order`).
@@ -931,6 +992,13 @@ pub enum Bit {
         track: Track,
         /// Seconds it stays.
         expire: u32,
+    },
+    /// `xbits` with `track tx`: a bit of the transaction.
+    Transaction {
+        /// What to do.
+        operation: BitOperation,
+        /// Its name.
+        name: String,
     },
     /// `config:logging disable, type tx, scope tx`: the transaction is not written to the log.
     Unlog,

@@ -40,6 +40,8 @@ pub(super) struct Context<'a> {
     pub(super) datasets: Option<&'a Path>,
     /// Those that rules have loaded.
     pub(super) sets: &'a mut Sets,
+    /// The file is one of the firewall.
+    pub(super) firewall: bool,
 }
 
 /// Sets of values by the name that rules give them: later rules may leave out where one comes from.
@@ -106,7 +108,12 @@ pub(super) fn rule(
 ) -> Parsed<(Rule, Vec<String>)> {
     let dialect = context.settings.dialect;
     let (head_text, opts) = divide(text, dialect)?;
-    let head = header::head(head_text, context.settings, context.groups)?;
+    let head = header::head(
+        head_text,
+        context.settings,
+        context.groups,
+        context.firewall,
+    )?;
     let mut rule = Rule::new(head.header, place);
     rule.action = head.action;
     if let Some(number) = head.number {
@@ -115,6 +122,9 @@ pub(super) fn rule(
             .push(PacketCondition::Protocol(Range::new(number, number, false)));
     }
     rule.silent = head.silent;
+    rule.scope = head.scope;
+    rule.alerts = head.alerts;
+    rule.firewall = head.firewall.map(Box::new);
     if let Some(hook) = head.hook {
         rule.packet.push(PacketCondition::Hook(hook));
     }

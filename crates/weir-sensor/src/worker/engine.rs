@@ -163,7 +163,7 @@ impl Engine {
             ruleset.remember(&mut expressions);
         }
         let store = RuleStore::new(config, &empty.settings, before);
-        let (mut book, store, replaced) = kept_book(empty, files, store, expressions)?;
+        let (mut book, store, replaced) = kept_book(config, empty, files, store, expressions)?;
         let left_out = |at: usize| replaced.get(at).copied().unwrap_or(false);
         let (engine, uncompiled) = Engine::of(config, &mut book, store, left_out, matcher);
         Ok((engine, book, uncompiled))

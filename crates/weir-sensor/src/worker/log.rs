@@ -388,6 +388,7 @@ impl PipelineState {
             let counts = rule.is_told();
             let fits = !counts || left > 0;
             left -= usize::from(counts && fits);
+            self.prevention.discarded += u64::from(!fits && rule.firewall.is_some());
             fits
         });
         self.counts.beyond += (before - matches.len()) as u64;

@@ -10,6 +10,7 @@
 mod chosen;
 mod counters;
 mod engine;
+mod firewall;
 mod log;
 mod prevention;
 mod report;
@@ -264,7 +265,11 @@ impl Pipeline {
                     .collect(),
                 counts: AppCounts::default(),
                 alerts: config.alerts,
-                prevention: Prevention::new(config.ips, config.midstream),
+                prevention: Prevention::new(
+                    config.ips,
+                    config.midstream,
+                    config.firewall.is_some(),
+                ),
                 smb_depth: config.stream.smb_depth,
                 bytes: Vec::new(),
                 lines: Vec::new(),
@@ -527,7 +532,9 @@ impl Pipeline {
         let Some(tracked) = tracked else {
             let mut all = packet.events;
             all.extend(events);
-            state.detector.packet(packet, all, None);
+            if state.wall(packet, all) {
+                state.detector.packet(packet, all, None);
+            }
             state.alerts(Some(packet), None);
             state.depart(packet, None);
             return;
@@ -655,6 +662,10 @@ impl PipelineState {
                 events.insert(event);
             }
             extra.told_events = all.len();
+        }
+        if !self.wall_flow(packet, events, (&view, offset), extra, direction) {
+            self.alerts(Some(packet), Some((info, extra)));
+            return;
         }
         let in_flow = PacketFlow {
             view: &view,

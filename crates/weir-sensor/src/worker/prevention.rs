@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use super::engine::Engine;
 use crate::config::{Drops, Policy};
-use crate::detect::{Decision, Match};
+use crate::detect::{Decision, Match, Ruling};
 use crate::packet::Direction;
-use crate::rules::Action;
+use crate::rules::{Action, Scope, Verdict as Effect};
 
 /// What becomes of all later packets of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,14 @@ pub(super) enum Reason {
     FlowDrop,
     /// The beginning of its session was not seen.
     Midstream,
+    /// A rule of the firewall drops it.
+    Firewall,
+    /// No rule of the firewall accepts it.
+    FirewallPacket,
+    /// No rule of the firewall accepts what its transaction has come to.
+    FirewallState,
+    /// The firewall has dropped its flow.
+    FirewallFlow,
 }
 
 impl Reason {
@@ -45,6 +53,10 @@ impl Reason {
             Reason::RateFilter => "threshold detection_filter",
             Reason::FlowDrop => "flow drop",
             Reason::Midstream => "stream midstream",
+            Reason::Firewall => "firewall rules",
+            Reason::FirewallPacket => "firewall default packet policy",
+            Reason::FirewallState => "firewall default app policy",
+            Reason::FirewallFlow => "firewall flow drop",
         }
     }
 
@@ -55,9 +67,26 @@ impl Reason {
             Reason::RateFilter => "ips.drop_reason.threshold_detection_filter",
             Reason::FlowDrop => "ips.drop_reason.flow_drop",
             Reason::Midstream => "ips.drop_reason.stream_midstream",
+            Reason::Firewall => "firewall.drop_reason.rules",
+            Reason::FirewallPacket => "firewall.drop_reason.default_packet_policy",
+            Reason::FirewallState => "firewall.drop_reason.default_app_policy",
+            Reason::FirewallFlow => "firewall.drop_reason.flow_drop",
         }
     }
+
+    /// Whether it is the firewall's: the inspection has not seen the packet.
+    fn is_of_firewall(self) -> bool {
+        FIREWALL.contains(&self)
+    }
 }
+
+/// Reasons of the firewall.
+const FIREWALL: [Reason; 4] = [
+    Reason::Firewall,
+    Reason::FirewallPacket,
+    Reason::FirewallState,
+    Reason::FirewallFlow,
+];
 
 /// What was decided of a flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,6 +95,8 @@ pub(super) struct Standing {
     pub(super) fate: Fate,
     /// The exception policy that was applied.
     pub(super) exception: Option<Policy>,
+    /// What the firewall decided of all its packets.
+    pub(super) walled: Option<Walled>,
     /// Directions of which a dropped packet was logged.
     logged: [bool; 2],
 }
@@ -80,10 +111,20 @@ impl Standing {
     pub(super) fn action(&self) -> Option<&'static str> {
         match self.fate {
             Fate::Dropped => Some("drop"),
+            _ if self.walled == Some(Walled::Accepted) => Some("accept"),
             Fate::Passed | Fate::Bypassed => Some("pass"),
             Fate::Inspected => None,
         }
     }
+}
+
+/// What the firewall decided of all later packets of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Walled {
+    /// They are accepted: it is not asked any more.
+    Accepted,
+    /// They are dropped.
+    Dropped,
 }
 
 /// What a flow is when a packet of it comes.
@@ -121,6 +162,10 @@ pub(super) struct Dropped {
 pub(super) struct Prevention {
     inline: bool,
     midstream: Policy,
+    /// Packets that the firewall accepted and blocked, if there is one.
+    firewall: Option<[u64; 2]>,
+    /// Alerts of the firewall beyond those that one packet may give.
+    pub(super) discarded: u64,
     verdict: Verdict,
     accepted: u64,
     blocked: u64,
@@ -131,10 +176,12 @@ pub(super) struct Prevention {
 }
 
 impl Prevention {
-    pub(super) fn new(inline: bool, midstream: Policy) -> Prevention {
+    pub(super) fn new(inline: bool, midstream: Policy, firewall: bool) -> Prevention {
         Prevention {
             inline,
             midstream,
+            firewall: firewall.then_some([0; 2]),
+            discarded: 0,
             verdict: Verdict::default(),
             accepted: 0,
             blocked: 0,
@@ -142,6 +189,41 @@ impl Prevention {
             reasons: BTreeMap::new(),
             exceptions: BTreeMap::new(),
         }
+    }
+
+    /// Whether a firewall decides what is inspected.
+    pub(super) fn has_firewall(&self) -> bool {
+        self.firewall.is_some()
+    }
+
+    /// Takes what the firewall decided of a packet; `table`: the reason if that is no rule's decision. Returns whether the packet goes on.
+    pub(super) fn rule(
+        &mut self,
+        ruling: &Ruling,
+        table: Reason,
+        flow: Option<&mut Standing>,
+    ) -> bool {
+        let accepted = ruling.verdict == Effect::Accept;
+        if !accepted {
+            let reason = match ruling.rule {
+                Some(_) => Reason::Firewall,
+                None => table,
+            };
+            self.block(reason, ruling.rule);
+            self.verdict.rejected |= ruling.verdict == Effect::Reject;
+        }
+        if let Some(flow) = flow
+            && ruling.scope == Scope::Flow
+        {
+            flow.walled = Some(match accepted {
+                true => Walled::Accepted,
+                false => Walled::Dropped,
+            });
+            if !accepted {
+                flow.fate = Fate::Dropped;
+            }
+        }
+        accepted
     }
 
     /// Whether packets are dropped.
@@ -165,6 +247,20 @@ impl Prevention {
             let reasons = self.reasons.iter().map(|(r, n)| (r.counter(), *n));
             let packets = packets.into_iter().chain(reasons);
             all.extend(packets.map(|(name, n)| (name.to_owned(), n)));
+        }
+        if let Some([accepted, blocked]) = self.firewall {
+            let mut add = |name: &str, n| *all.entry(name.to_owned()).or_default() += n;
+            // There are no tables before flows and streams.
+            add("firewall.drop_reason.pre_flow_hook", 0);
+            add("firewall.drop_reason.pre_stream_hook", 0);
+            add("firewall.discarded_alerts", self.discarded);
+            add("firewall.accepted", accepted);
+            add("firewall.blocked", blocked);
+            // What was not dropped for a reason stands there as well: nothing.
+            let others = [Reason::Rules, Reason::FlowDrop];
+            for reason in FIREWALL.into_iter().chain(others) {
+                add(reason.counter(), 0);
+            }
         }
         all
     }
@@ -225,7 +321,11 @@ impl Prevention {
         }
         self.verdict.passed = arrival.passed;
         if flow.fate == Fate::Dropped {
-            self.block(Reason::FlowDrop, None);
+            let reason = match flow.walled {
+                Some(Walled::Dropped) => Reason::FirewallFlow,
+                _ => Reason::FlowDrop,
+            };
+            self.block(reason, None);
         }
         !flow.is_left() && self.verdict.dropped.is_none()
     }
@@ -241,11 +341,15 @@ impl Prevention {
         }
         let verdict = std::mem::take(&mut self.verdict);
         self.rejected += u64::from(verdict.rejected);
+        let walled = verdict.dropped.is_some_and(Reason::is_of_firewall);
+        if let Some([accepted, blocked]) = &mut self.firewall {
+            *if walled { blocked } else { accepted } += 1;
+        }
         let Some(reason) = verdict.dropped else {
             self.accepted += 1;
             return None;
         };
-        self.blocked += 1;
+        self.blocked += u64::from(!walled);
         *self.reasons.entry(reason).or_default() += 1;
         let logged = logged?;
         // Of a flow that is dropped as a whole, `start` has the first packet of each direction, and those that a rule dropped.

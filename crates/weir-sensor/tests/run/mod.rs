@@ -8,6 +8,7 @@ mod defects;
 mod dnp3;
 mod encrypted;
 mod events;
+mod firewall;
 mod fuzzed;
 mod hostile;
 mod language;

@@ -76,6 +76,24 @@ pub(super) const HTTP1: Protocol = Protocol {
         ("response_header_invalid", "response_header_name_not_token"),
     ],
     loud: true,
+    states: [
+        &[
+            "request_started",
+            "request_line",
+            "request_headers",
+            "request_body",
+            "request_trailer",
+            "request_complete",
+        ],
+        &[
+            "response_started",
+            "response_line",
+            "response_headers",
+            "response_body",
+            "response_trailer",
+            "response_complete",
+        ],
+    ],
     hooks: &[
         (
             "request_started",

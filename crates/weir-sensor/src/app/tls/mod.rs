@@ -69,6 +69,15 @@ pub(super) const TLS: Protocol = Protocol {
         "dataleak_heartbeat_mismatch",
         "error_message_encountered",
     ],
+    states: [
+        &["client_in_progress", "client_hello_done"],
+        &[
+            "server_in_progress",
+            "server_hello",
+            "server_cert_done",
+            "server_hello_done",
+        ],
+    ],
     hooks: &[
         ("client_in_progress", ToServer, Stage::Begun),
         ("client_hello_done", ToServer, Stage::Shaken(1)),

@@ -94,7 +94,7 @@ pub(super) fn xbits(draft: &mut Draft<'_>, value: Text<'_>) -> Parsed<()> {
         return Err(value.fail(Kind::Syntax, "the form is `operation,name,track WHAT`"));
     };
     let name = name(*name_at)?.to_owned();
-    let (mut track, mut expire) = (None, 30);
+    let (mut track, mut expire, mut of_transaction) = (None, 30, false);
     for part in rest {
         match part.words()[..] {
             [word, what] if word.is("track") => {
@@ -103,11 +103,11 @@ pub(super) fn xbits(draft: &mut Draft<'_>, value: Text<'_>) -> Parsed<()> {
                     b"ip_dst" => Track::Destination,
                     b"ip_pair" => Track::Pair,
                     b"tx" => {
-                        let reason = "bits of transactions are not supported";
-                        return Err(what.fail(Kind::Unsupported, reason));
+                        of_transaction = true;
+                        continue;
                     }
                     _ => {
-                        let reason = "bits are of ip_src, ip_dst or ip_pair";
+                        let reason = "bits are of ip_src, ip_dst, ip_pair or tx";
                         return Err(what.fail(Kind::Value, reason));
                     }
                 });
@@ -125,6 +125,10 @@ pub(super) fn xbits(draft: &mut Draft<'_>, value: Text<'_>) -> Parsed<()> {
                 return Err(part.fail(Kind::Syntax, reason));
             }
         }
+    }
+    if of_transaction {
+        draft.rule.bits.push(Bit::Transaction { operation, name });
+        return Ok(());
     }
     let Some(track) = track else {
         return Err(value.fail(Kind::Syntax, "`track` is missing"));

@@ -312,6 +312,7 @@ pub(super) fn option<'a>(
         Word::Alert => {
             opt.bare()?;
             draft.rule.alerts = true;
+            draft.rule.silent &= draft.rule.firewall.is_none();
         }
         Word::Requires => requires(opt.need()?, dialect, context.settings.features)?,
         Word::WindowScale => {

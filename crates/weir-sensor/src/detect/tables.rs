@@ -1,0 +1,64 @@
+//! Rules of the firewall by the table they stand in, and what must be read of traffic for them.
+
+use crate::app::{self, App, Stage};
+use crate::buffer::Buffer;
+use crate::packet::Direction;
+use crate::rules::{FirewallPlace, FirewallRule};
+
+/// Rules of the firewall by the table they stand in; those of one table in the order they were written.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub(super) packets: Vec<u32>,
+    /// Of each protocol and direction that has rules.
+    states: Vec<(App, Direction, Vec<(u32, u8, bool)>)>,
+    /// All of them: they rank before the rules of the inspection.
+    pub(super) count: u32,
+}
+
+impl Tables {
+    /// Adds a rule by its rank.
+    pub(super) fn add(&mut self, index: u32, rule: &FirewallRule) {
+        self.count += 1;
+        match rule.place {
+            FirewallPlace::Packet => self.packets.push(index),
+            FirewallPlace::State {
+                app,
+                direction,
+                state,
+                before,
+            } => {
+                let entry = (index, state, before);
+                let same = |(a, d, _): &&mut (App, Direction, _)| *a == app && *d == direction;
+                match self.states.iter_mut().find(same) {
+                    Some((.., list)) => list.push(entry),
+                    None => self.states.push((app, direction, vec![entry])),
+                }
+            }
+        }
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// What tells how far transactions have got: of all protocols, as what no rule is about is dropped.
+    pub(super) fn buffers() -> impl Iterator<Item = Buffer> {
+        let rows = app::PROTOCOLS.iter();
+        let names = rows.flat_map(|row| {
+            let names = row.states.iter().flat_map(|names| names.iter());
+            names.filter_map(|name| row.hook(name))
+        });
+        names.filter_map(|(_, stage)| match stage {
+            Stage::Has(buffer) => Some(buffer),
+            _ => None,
+        })
+    }
+
+    /// Those of a direction of a protocol: rank, state, whether it accepts the states before its own.
+    pub(super) fn of(&self, app: App, direction: Direction) -> &[(u32, u8, bool)] {
+        let same = |(a, d, _): &&(App, Direction, _)| *a == app && *d == direction;
+        let found = self.states.iter().find(same);
+        found.map_or(&[], |(.., list)| list)
+    }
+}
