@@ -553,9 +553,11 @@ fn said(t: &mut Transaction, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Notes the addresses of pages in a line of text, without the scheme.
+/// Schemes of addresses that may be asked for.
+pub(crate) const SCHEMES: [&str; 4] = ["http", "https", "ftp", "mailto"];
+
+/// Notes the addresses in a line of text: those of the web for rules, without their scheme; those that are asked for in records.
 fn pages(line: &[u8], encoding: Encoding, t: &mut Transaction, w: &Wanted) {
-    const SCHEME: &[u8] = b"http://";
     if memchr::memmem::find(line, b"://").is_none() {
         return;
     }
@@ -566,34 +568,52 @@ fn pages(line: &[u8], encoding: Encoding, t: &mut Transaction, w: &Wanted) {
     } else {
         line
     };
-    let mut at = 0;
-    while let Some(found) = memchr::memmem::find(&line[at..], b"://") {
-        let start = at + found + 3;
-        let scheme = line.get(start.saturating_sub(SCHEME.len())..start);
-        at = start;
-        if !scheme.is_some_and(|s| s.eq_ignore_ascii_case(SCHEME)) {
+    for (number, scheme) in SCHEMES.iter().enumerate() {
+        let told = w.records && w.said.urls && w.said.schemes >> number & 1 != 0;
+        let asked = number == 0 && w.buffers.has(Buffer::EmailUrl);
+        if !told && !asked {
             continue;
         }
-        let ends = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'"' | b'\'' | b'<' | b'>');
-        let end = line[start..].iter().position(ends);
-        let page = &line[start..end.map_or(line.len(), |n| start + n)];
-        if page.is_empty() {
-            continue;
-        }
-        let few = || t.get(Buffer::EmailUrl, Direction::ToServer).count() < MOST_PAGES;
-        if w.buffers.has(Buffer::EmailUrl) && few() {
-            t.push(Buffer::EmailUrl, Direction::ToServer, page);
-        }
-        if !(w.records && w.said.urls) {
-            continue;
-        }
-        let list = email(t)
-            .entry("url")
-            .or_insert_with(|| Vec::<serde_json::Value>::new().into());
-        if let serde_json::Value::Array(list) = list
-            && list.len() < MOST_PAGES
-        {
-            list.push(text(page));
+        let mut at = 0;
+        while let Some(found) = line.get(at..).and_then(|l| memchr::memmem::find(l, b"://")) {
+            let start = at + found + 3;
+            let from = (at + found).checked_sub(scheme.len());
+            at = start;
+            let Some(from) = from else { continue };
+            let before = from.checked_sub(1).and_then(|b| line.get(b));
+            let word = line.get(from..start - 3);
+            if !word.is_some_and(|s| s.eq_ignore_ascii_case(scheme.as_bytes()))
+                || before.is_some_and(u8::is_ascii_alphanumeric)
+            {
+                continue;
+            }
+            let ends = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'"' | b'\'' | b'<' | b'>');
+            let rest = line.get(start..).unwrap_or_default();
+            let end = rest.iter().position(ends).map_or(line.len(), |n| start + n);
+            let page = line.get(start..end).unwrap_or_default();
+            if page.is_empty() {
+                continue;
+            }
+            let few = || t.get(Buffer::EmailUrl, Direction::ToServer).count() < MOST_PAGES;
+            if asked && few() {
+                t.push(Buffer::EmailUrl, Direction::ToServer, page);
+            }
+            if !told {
+                continue;
+            }
+            let list = email(t)
+                .entry("url")
+                .or_insert_with(|| Vec::<serde_json::Value>::new().into());
+            if let serde_json::Value::Array(list) = list
+                && list.len() < MOST_PAGES
+            {
+                let shown = match w.said.url_scheme {
+                    true => line.get(from..end).unwrap_or_default(),
+                    false => page,
+                };
+                // The last one first, as readers of such records are used to.
+                list.insert(0, text(shown));
+            }
         }
     }
 }

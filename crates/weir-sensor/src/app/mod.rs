@@ -42,6 +42,7 @@ mod wanted;
 pub use conversation::Conversation;
 pub use digest::Sums;
 pub use http::{HttpWanted, Invalid, PathRules};
+pub(crate) use mime::SCHEMES as URL_SCHEMES;
 pub use names::App;
 pub use probe::{Ports, Recognized};
 pub use protocol::{

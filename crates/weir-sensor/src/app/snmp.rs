@@ -284,9 +284,8 @@ impl Parser for Snmp {
                 }
                 if self.wanted.records {
                     t.record.insert("version".into(), m.version.into());
-                    if let Some(kind) = m.kind {
-                        t.record.insert("pdu_type".into(), kind_name(kind).into());
-                    }
+                    let kind = m.kind.map_or("encrypted", kind_name);
+                    t.record.insert("pdu_type".into(), kind.into());
                     let trap = trap(m.pdu).filter(|_| m.kind == Some(4));
                     let names = match &trap {
                         Some(trap) => listed(trap.rest),
@@ -419,6 +418,6 @@ mod tests {
         assert_eq!(a.record["pdu_type"], "get_bulk_request");
         assert_eq!(a.record["vars"][0], "1.3.6.129");
         assert_eq!(b.record["usm"], "alice");
-        assert!(b.record.get("pdu_type").is_none());
+        assert_eq!(b.record["pdu_type"], "encrypted");
     }
 }

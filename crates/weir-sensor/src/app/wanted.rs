@@ -78,6 +78,10 @@ pub struct Said {
     pub mail: bool,
     /// Addresses of pages in the texts of mails.
     pub urls: bool,
+    /// Which schemes those have, in bits of `mime::SCHEMES`.
+    pub schemes: u8,
+    /// They are written with their scheme.
+    pub url_scheme: bool,
     /// The longest line of FTP, bytes; 0: the usual.
     pub ftp_line: u32,
     /// The longest message of MQTT, bytes; 0: the usual.
@@ -98,6 +102,8 @@ impl Said {
         handshakes: true,
         mail: true,
         urls: true,
+        schemes: 1,
+        url_scheme: false,
         ftp_line: 0,
         mqtt_message: 0,
         mqtt_no_passwords: false,

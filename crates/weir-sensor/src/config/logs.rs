@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::app::{PROTOCOLS, Protocol, Said, Sums};
+use crate::app::{PROTOCOLS, Protocol, Said, Sums, URL_SCHEMES};
 use crate::output::eve::{EveOptions, Forwarded};
 use crate::output::{LogDestination, Rotation};
 use crate::settings::{Settings, SettingsError};
@@ -177,6 +177,8 @@ impl Kinds {
         a.handshakes |= b.handshakes;
         a.mail |= b.mail;
         a.urls |= b.urls;
+        a.schemes |= b.schemes;
+        a.url_scheme |= b.url_scheme;
         a.dhcp_all |= b.dhcp_all;
         match (talks, other.has_app("mqtt")) {
             (true, true) => a.mqtt_no_passwords &= b.mqtt_no_passwords,
@@ -696,6 +698,24 @@ impl Section<'_> {
         }
         let urls = "app-layer.protocols.smtp.mime.extract-urls";
         kinds.said.urls = self.s.truth(urls)?.unwrap_or(true);
+        let scheme = "app-layer.protocols.smtp.mime.log-url-scheme";
+        kinds.said.url_scheme = self.s.truth(scheme)?.unwrap_or(false);
+        let schemes = "app-layer.protocols.smtp.mime.extract-urls-schemes";
+        kinds.said.schemes = 1;
+        if let Some(words) = self.s.list(schemes) {
+            kinds.said.schemes = 0;
+            for word in &words {
+                let known = URL_SCHEMES.iter().position(|scheme| scheme == word);
+                let Some(bit) = known else {
+                    return Err(SettingsError::Value {
+                        key: schemes.to_owned(),
+                        value: word.clone(),
+                        expected: "http, https, ftp or mailto",
+                    });
+                };
+                kinds.said.schemes |= 1 << bit;
+            }
+        }
         kinds.said.mail = !fields.is_empty();
         kinds.mail = fields.iter().map(|f| f.replace('-', "_")).collect();
         Ok(())

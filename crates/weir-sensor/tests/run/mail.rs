@@ -259,3 +259,46 @@ fn commands_that_go_wrong_are_told() {
     told.sort_unstable();
     assert_eq!(told, ["INVALID_BDAT", "TLS_REJECTED"]);
 }
+
+/// Records have the addresses whose schemes are asked for; rules ask for those of the web.
+#[test]
+fn addresses_in_texts_by_their_schemes() {
+    let message = b"Subject: s\r\n\r\nSee http://one.example/a, https://two.example or\r\nftp://three.example http://four.example now. xhttp://five.example\r\n.\r\n";
+    let mime = "app-layer.protocols.smtp.mime";
+    let rules = r#"alert smtp any any -> any any (email.url; content:"two.example"; sid:1;)
+alert smtp any any -> any any (email.url; content:"four.example"; sid:2;)
+"#;
+    let urls = |how: &How| {
+        let how = how.clone().set("outputs.0.eve-log.types.smtp.enabled=yes");
+        let left = send(message, &how.set("outputs.1.fast.enabled=yes"));
+        assert_eq!(left.sids(), [2]);
+        left.of("smtp")[0]["email"]["url"].clone()
+    };
+    let how = How::rules(rules).set("outputs.0.eve-log.types.alert.enabled=yes");
+    assert_eq!(
+        urls(&how),
+        serde_json::json!(["four.example", "one.example/a,"])
+    );
+    let mut all = how.set(&format!("{mime}.log-url-scheme=yes"));
+    for (n, scheme) in ["http", "https", "ftp"].iter().enumerate() {
+        all = all.set(&format!("{mime}.extract-urls-schemes.{n}={scheme}"));
+    }
+    assert_eq!(
+        urls(&all),
+        serde_json::json!([
+            "ftp://three.example",
+            "http://four.example",
+            "https://two.example",
+            "http://one.example/a,"
+        ])
+    );
+    let mut settings = weir_sensor::settings::Settings::default();
+    for one in [
+        "outputs.0.eve-log.types.smtp.enabled=yes",
+        &format!("{mime}.extract-urls-schemes.0=gopher"),
+    ] {
+        settings.set(one).expect(one);
+    }
+    let error = weir_sensor::config::SensorConfig::from_settings(&settings).expect_err("refused");
+    assert!(error.to_string().contains("mailto"), "{error}");
+}
