@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::SensorConfig;
-use crate::app::{Carrier, HttpWanted, PROTOCOLS, Switch, Switches};
+use crate::app::{App as AppName, Carrier, HttpWanted, PROTOCOLS, Switch, Switches};
 use crate::settings::{Settings, SettingsError};
 use crate::stream::Policy;
 use crate::{decode, defragment, flow, stream};
@@ -113,6 +113,8 @@ pub struct Stream {
     pub depth: u64,
     /// The same of SMB (`app-layer.protocols.smb.stream-depth`), which carries many files in one session.
     pub smb_depth: u64,
+    /// Flows are let go when one of their streams has reached its depth.
+    pub bypass: bool,
     /// Take up sessions whose beginning was not seen.
     pub midstream: bool,
     /// Believe one side where the other one is not seen.
@@ -143,6 +145,8 @@ pub struct App {
     pub ja4: Option<bool>,
     /// The same of HASSH of SSH, as JA3.
     pub hassh: Option<bool>,
+    /// Applications whose flows are let go once both ends encrypt: `encryption-handling: bypass`.
+    pub bypass: Vec<AppName>,
     /// Whether contents are looked for in what TLS and SSH encrypted: `encryption-handling: full`.
     pub encrypted_tls: bool,
     /// The same of SSH.
@@ -414,6 +418,7 @@ pub(super) fn flow(s: &Settings) -> Result<Flow, SettingsError> {
 pub(super) fn stream(s: &Settings, ips: bool) -> Result<Stream, SettingsError> {
     Ok(Stream {
         memory: s.bytes("stream.reassembly.memcap")?.unwrap_or(256 << 20),
+        bypass: s.truth("stream.bypass")?.unwrap_or(false),
         depth: s.bytes("stream.reassembly.depth")?.unwrap_or(1 << 20),
         smb_depth: s
             .bytes("app-layer.protocols.smb.stream-depth")?
@@ -452,6 +457,10 @@ pub(super) fn app(s: &Settings) -> Result<App, SettingsError> {
         ja3: automatic(s, "tls.ja3-fingerprints")?,
         ja4: automatic(s, "tls.ja4-fingerprints")?,
         hassh: automatic(s, "ssh.hassh")?,
+        bypass: [AppName::Tls, AppName::Ssh]
+            .into_iter()
+            .filter(|app| s.text(&encryption_handling(app.name())).as_deref() == Some("bypass"))
+            .collect(),
         encrypted_tls: encrypted(s, "tls")?,
         encrypted_ssh: encrypted(s, "ssh")?,
         switches: switches(s)?,
@@ -502,9 +511,13 @@ fn automatic(s: &Settings, key: &str) -> Result<Option<bool>, SettingsError> {
     }
 }
 
-/// Whether what a protocol encrypts is inspected. `bypass` needs a capture that can leave flows out; here it does what `track-only` does.
+fn encryption_handling(protocol: &str) -> String {
+    format!("app-layer.protocols.{protocol}.encryption-handling")
+}
+
+/// Whether what a protocol encrypts is inspected.
 fn encrypted(s: &Settings, protocol: &str) -> Result<bool, SettingsError> {
-    let key = format!("app-layer.protocols.{protocol}.encryption-handling");
+    let key = encryption_handling(protocol);
     match s.text(&key).as_deref() {
         None | Some("default" | "track-only" | "bypass") => Ok(false),
         Some("full") => Ok(true),

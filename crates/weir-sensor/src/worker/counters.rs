@@ -223,6 +223,8 @@ impl Pipeline {
             ("decoder.teredo", d.teredo),
             ("decoder.max_depth", u64::from(d.max_depth)),
             ("app_layer.overflowed", self.state.counts.overflowed),
+            ("flow_bypassed.local_pkts", self.state.counts.let_go[0]),
+            ("flow_bypassed.local_bytes", self.state.counts.let_go[1]),
             ("detect.alert_queue_overflow", self.state.counts.beyond),
             ("detect.packets", x.packets),
             ("detect.stream_pieces", x.pieces),

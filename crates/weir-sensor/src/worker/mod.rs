@@ -73,6 +73,8 @@ struct FlowAnalysis {
     logged_events: usize,
     /// And those that rules were asked about.
     told_events: usize,
+    /// A stream of it has reached its depth.
+    deep: bool,
     /// What was decided of all its packets.
     standing: Standing,
 }
@@ -105,6 +107,8 @@ struct PipelineState {
     alerts: usize,
     /// What becomes of packets.
     prevention: Prevention,
+    /// Flows are let go when a stream has reached its depth; and applications whose flows are once both ends encrypt.
+    bypass: (bool, Vec<App>),
     /// How far streams of SMB are followed; 0: all of them.
     smb_depth: u64,
     bytes: Vec<u8>,
@@ -143,6 +147,8 @@ struct AppCounts {
     gaps: u64,
     /// Alerts beyond those that one packet may give.
     beyond: u64,
+    /// Packets of flows that were let go, and their bytes.
+    let_go: [u64; 2],
     /// Flows that are over, by their last state.
     ends: [u64; 3],
     /// Those with a TCP session, by its last state.
@@ -270,6 +276,7 @@ impl Pipeline {
                     config.midstream,
                     config.firewall.is_some(),
                 ),
+                bypass: (config.stream.bypass, config.app.bypass.clone()),
                 smb_depth: config.stream.smb_depth,
                 bytes: Vec::new(),
                 lines: Vec::new(),
@@ -542,6 +549,7 @@ impl Pipeline {
         let flow = slice.tracker.flow_mut(tracked.flow);
         if state.arrive(packet, flow) {
             state.inspect(packet, &tracked, flow);
+            state.let_go(packet, &mut flow.extra);
         }
         state.depart(packet, Some((flow, tracked.direction)));
         state.recount(&mut flow.extra);
@@ -593,6 +601,9 @@ impl PipelineState {
 
     /// Whether a packet of a flow is inspected.
     fn arrive(&mut self, packet: &Packet<'_>, flow: &mut Flow<FlowAnalysis>) -> bool {
+        if flow.extra.standing.fate == Fate::Bypassed {
+            self.count_let_go(packet);
+        }
         let session = flow.tcp.as_ref();
         let session = session.filter(|_| packet.tcp().is_some() && packet.quoted.is_none());
         let arrival = Arrival {
@@ -603,6 +614,31 @@ impl PipelineState {
         let inspected = self.prevention.arrive(&mut flow.extra.standing, arrival);
         flow.extra.state.passed |= flow.extra.standing.fate == Fate::Passed;
         inspected
+    }
+
+    /// Lets a flow go that was inspected as far as it is to be.
+    fn let_go(&mut self, packet: &Packet<'_>, extra: &mut FlowAnalysis) {
+        let (depth, apps) = &self.bypass;
+        let deep = *depth && extra.deep;
+        let encrypted = || {
+            let talk = extra.talk.as_ref();
+            talk.is_some_and(|t| t.is_encrypted() && apps.contains(&t.app()))
+        };
+        if extra.standing.fate != Fate::Inspected || !deep && !encrypted() {
+            return;
+        }
+        extra.standing.fate = Fate::Bypassed;
+        extra.standing.let_go = true;
+        // The depth was reached by the packet before, which this one acknowledges.
+        if deep {
+            self.count_let_go(packet);
+        }
+    }
+
+    fn count_let_go(&mut self, packet: &Packet<'_>) {
+        let [packets, bytes] = &mut self.counts.let_go;
+        *packets += 1;
+        *bytes += packet.data.len() as u64;
     }
 
     /// A packet is decided.
@@ -958,6 +994,7 @@ impl flow::Sink<FlowAnalysis> for PipelineState {
     fn end(&mut self, _: &Info, extra: &mut FlowAnalysis, direction: Direction, end: End) {
         // At its depth a stream goes on, unseen; that is no end for those who wait for one.
         extra.windows[direction.index()].end();
+        extra.deep |= end == End::Depth;
         match &mut extra.talk {
             Some(talk) if end == End::Depth => talk.cut(direction),
             Some(talk) => {
@@ -997,8 +1034,8 @@ impl flow::Sink<FlowAnalysis> for PipelineState {
             packet: None,
         };
         let Flow { info, extra, tcp } = flow;
-        // What was dropped or let go has no end that rules and records would be about.
-        if !extra.standing.is_left() {
+        // What was dropped, or let go unseen, has no end that rules and records would be about.
+        if !extra.standing.is_left() || extra.standing.let_go {
             for side in [Direction::ToServer, Direction::ToClient] {
                 self.pieces(&moment, &view, extra, side, true);
             }

@@ -95,6 +95,8 @@ pub(super) struct Standing {
     pub(super) fate: Fate,
     /// The exception policy that was applied.
     pub(super) exception: Option<Policy>,
+    /// It was inspected as far as it was to be, and let go then.
+    pub(super) let_go: bool,
     /// What the firewall decided of all its packets.
     pub(super) walled: Option<Walled>,
     /// Directions of which a dropped packet was logged.

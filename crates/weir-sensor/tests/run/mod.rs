@@ -14,6 +14,7 @@ mod hostile;
 mod language;
 mod layers;
 mod ldap;
+mod let_go;
 mod logs;
 mod mail;
 mod mqtt;
