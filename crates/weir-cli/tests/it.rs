@@ -48,6 +48,7 @@ mod live_history;
 mod live_home_router;
 mod live_host_notes;
 mod live_init;
+mod live_inline;
 mod live_kills;
 mod live_language;
 mod live_nat;

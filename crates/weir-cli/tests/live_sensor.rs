@@ -22,10 +22,10 @@ alert http any any -> any any (msg:\"answer\"; flow:to_client; file.data; conten
 alert tcp any any -> any any (msg:\"stream\"; flow:to_server,established; content:\"Host: a\"; sid:3;)\n";
 
 /// A folder that goes with the value.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub(crate) fn new(name: &str) -> Folder {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("live-sensor-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -33,7 +33,7 @@ impl Folder {
         Folder(path)
     }
 
-    fn records(&self, kind: &str) -> Vec<Value> {
+    pub(crate) fn records(&self, kind: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.0.join("logs/eve.json")).unwrap_or_default();
         let whole = text.lines().filter(|l| l.ends_with('}'));
         whole
@@ -61,12 +61,17 @@ impl Drop for Folder {
 }
 
 /// A running sensor; killed when dropped.
-struct Sensor(Child);
+pub(crate) struct Sensor(pub(crate) Child);
 
 impl Sensor {
     fn start(ns: &NetNs, folder: &Folder, args: &[&str]) -> Sensor {
+        Sensor::with_rules(ns, folder, RULES, args)
+    }
+
+    pub(crate) fn with_rules(ns: &NetNs, folder: &Folder, text: &str, args: &[&str]) -> Sensor {
         let rules = folder.0.join("test.rules");
-        fs::write(&rules, RULES).expect("written");
+        fs::write(&rules, text).expect("written");
+        let _ = fs::remove_file(folder.0.join("logs/eve.json"));
         let mut command = ns.command(env!("CARGO_BIN_EXE_weir")).expect("namespace");
         let child = command
             .args(["sensor", "--json", "-S"])
@@ -88,7 +93,7 @@ impl Sensor {
         sensor
     }
 
-    fn stop(mut self) -> (Value, String) {
+    pub(crate) fn stop(mut self) -> (Value, String) {
         let pid = Pid::from_child(&self.0);
         kill_process(pid, Signal::INT).expect("it runs");
         let (mut out, mut err) = (String::new(), String::new());
@@ -110,7 +115,7 @@ impl Drop for Sensor {
     }
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let since = Instant::now();
     while !holds() {
         assert!(

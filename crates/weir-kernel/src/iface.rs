@@ -514,6 +514,35 @@ impl LinkWatch {
     }
 }
 
+/// Gives a device room for so many frames that wait to be sent.
+pub(crate) fn set_queue_length(name: &str, frames: u32) -> Result<(), KernelError> {
+    let mut request = Request::named(name);
+    // `ifr_qlen` is the same number in the union.
+    request.0.ifr_ifru.ifru_metric = frames.cast_signed();
+    request
+        .ioctl(libc::SIOCSIFTXQLEN)
+        .map_err(|e| KernelError::sys(format!("set the queue length of {name}"), e))
+}
+
+/// Has a device receive what is addressed to others, until that is taken back. Returns whether that is a change.
+///
+/// # Errors
+/// No such device, or no permission.
+pub fn set_promiscuous(name: &str, on: bool) -> Result<bool, KernelError> {
+    let failed = |e| KernelError::sys(format!("set {name} promiscuous"), e);
+    let mut request = Request::named(name);
+    request.ioctl(libc::SIOCGIFFLAGS).map_err(failed)?;
+    // SAFETY: the ioctl succeeded and filled the flags.
+    let flags = unsafe { request.0.ifr_ifru.ifru_flags };
+    let promiscuous = libc::IFF_PROMISC as libc::c_short;
+    if (flags & promiscuous != 0) == on {
+        return Ok(false);
+    }
+    request.0.ifr_ifru.ifru_flags = flags ^ promiscuous;
+    request.ioctl(libc::SIOCSIFFLAGS).map_err(failed)?;
+    Ok(true)
+}
+
 /// Gives an Ethernet device a hardware address and an MTU, and sets it up.
 pub(crate) fn dress(name: &str, mac: [u8; 6], mtu: u32) -> Result<(), KernelError> {
     let failed = |e| KernelError::sys(format!("set up {name}"), e);

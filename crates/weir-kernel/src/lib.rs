@@ -46,6 +46,7 @@ pub mod stack;
 mod sys;
 mod tap;
 mod view;
+mod vnet;
 
 pub use clsact::Filter;
 pub use error::KernelError;
@@ -62,8 +63,10 @@ pub use object::{
 pub use offload::offers_offload;
 pub use packet_socket::{BATCH, Frames, PacketSocket, Unfinished};
 pub use ring::EventRing;
+pub use sys::monotonic_ns;
 pub use tap::Tap;
 pub use view::MmapArray;
+pub use vnet::{VNET_HEADER, VnetHeader, VnetSender, VnetTap};
 
 /// The kernel counts runs of all programs and their time ([`ProgramInfo::runs`]) as long as this is there; that costs every run two
 /// readings of a clock.

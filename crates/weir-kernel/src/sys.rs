@@ -210,3 +210,14 @@ pub(crate) fn grace_period() -> io::Result<()> {
     }
     Ok(())
 }
+
+/// Nanoseconds of the clock that programs read (`CLOCK_MONOTONIC`).
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid clock and a place for its time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}

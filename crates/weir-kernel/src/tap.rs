@@ -27,28 +27,7 @@ pub struct Tap {
 impl Tap {
     /// Opens the device of that name in the current namespace; makes it if there is none. Reading does not wait.
     pub fn open(name: &str) -> Result<Tap, KernelError> {
-        let failed = |e| KernelError::sys(format!("open tap device {name}"), e);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open("/dev/net/tun")
-            .map_err(failed)?;
-        // SAFETY: `ifreq` is plain data for which all zeroes are valid.
-        let mut request: libc::ifreq = unsafe { mem::zeroed() };
-        // The last byte stays NUL; the kernel refuses what is no name.
-        for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1]
-            .iter_mut()
-            .zip(name.bytes())
-        {
-            *to = from as libc::c_char;
-        }
-        request.ifr_ifru.ifru_flags = IFF_TAP | IFF_NO_PI;
-        // SAFETY: the command takes an `ifreq`, which is valid for the call.
-        match unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw mut request) } {
-            0.. => Ok(Tap { file }),
-            _ => Err(failed(io::Error::last_os_error())),
-        }
+        open_tap(name, 0).map(|file| Tap { file })
     }
 
     /// Opens the device of that name for frames on their way to the stack: one that is there must be a tap and stays as it is; one that is made gets the hardware address and the MTU
@@ -119,5 +98,31 @@ impl Tap {
 impl AsFd for Tap {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+/// Opens the device of that name; makes it if there is none. `flags` are more of `TUNSETIFF`.
+pub(crate) fn open_tap(name: &str, flags: i16) -> Result<File, KernelError> {
+    let failed = |e| KernelError::sys(format!("open tap device {name}"), e);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/net/tun")
+        .map_err(failed)?;
+    // SAFETY: `ifreq` is plain data for which all zeroes are valid.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // The last byte stays NUL; the kernel refuses what is no name.
+    for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1]
+        .iter_mut()
+        .zip(name.bytes())
+    {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = IFF_TAP | IFF_NO_PI | flags;
+    // SAFETY: the command takes an `ifreq`, which is valid for the call.
+    match unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw mut request) } {
+        0.. => Ok(file),
+        _ => Err(failed(io::Error::last_os_error())),
     }
 }

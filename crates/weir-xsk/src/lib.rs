@@ -14,6 +14,7 @@ pub mod ring;
 pub mod socket;
 pub mod steer;
 pub mod umem;
+pub mod wire;
 
 use weir_kernel::iface::LinkWatch;
 
@@ -23,6 +24,8 @@ pub use port::{Bounced, Lent, Losses, Packet, Port, Wait, XskPort};
 pub use socket::{BusyPoll, Effective, Kick, Mode, Socket, SocketConfig, Statistics};
 pub use steer::{Match, Steer, Steered};
 pub use umem::{Frame, Umem, UmemConfig};
+pub use weir_kernel::{VNET_HEADER, VnetHeader};
+pub use wire::{Wire, WireConfig, WireCounts};
 
 /// Whether an interface is still there, up and with a carrier.
 fn check_link(watch: &LinkWatch) -> Result<(), XskError> {

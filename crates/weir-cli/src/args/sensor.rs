@@ -110,6 +110,18 @@ pub(crate) struct SettingsArgs {
     pub(crate) dialect: DialectName,
 }
 
+/// Two interfaces with a colon between them.
+fn joined(text: &str) -> Result<[String; 2], String> {
+    let (a, b) = text
+        .split_once(':')
+        .ok_or("expected two interfaces, as eth1:eth2")?;
+    if a == b {
+        return Err(format!("{a} cannot be joined with itself"));
+    }
+    let name = |text| weir_value::interface(text).map_err(|e| e.to_string());
+    Ok([name(a)?, name(b)?])
+}
+
 /// Arguments of a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SensorRunArgs {
@@ -127,6 +139,22 @@ pub(crate) struct SensorRunArgs {
     /// Capture method
     #[arg(long, value_enum, default_value = "af-packet", conflicts_with = "read")]
     pub(crate) capture: CaptureName,
+    /// Stand between two interfaces (IF1:IF2): frames pass from one to the other unless a rule drops or rejects them. Also: af-packet in the configuration, with copy-mode: ips and copy-iface
+    #[arg(
+        long,
+        value_name = "IF1:IF2", value_parser = joined,
+        conflicts_with_all = ["read", "interfaces", "filter", "capture"]
+    )]
+    pub(crate) inline: Option<[String; 2]>,
+    /// Inline: frames that the sensor cannot take, as it is late, stopped or dead, pass uninspected
+    #[arg(long, overrides_with = "fail_closed", conflicts_with_all = ["read", "interfaces"])]
+    pub(crate) fail_open: bool,
+    /// Inline: such frames are dropped (default)
+    #[arg(long, overrides_with = "fail_open", conflicts_with_all = ["read", "interfaces"])]
+    pub(crate) fail_closed: bool,
+    /// Give the interfaces of --inline back to the host, and exit: they stay joined when the sensor ends
+    #[arg(long, requires = "inline")]
+    pub(crate) detach: bool,
     /// Read directories recursively
     #[arg(long)]
     pub(crate) recursive: bool,

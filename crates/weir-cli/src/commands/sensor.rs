@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use weir_sensor::analysis::analyze;
-use weir_sensor::config::{Checksums, DNS_VERSION, SIMULATE, SensorConfig, Verified};
+use weir_sensor::config::{
+    Checksums, DNS_VERSION, FAIL_OPEN, JOINED, SIMULATE, SensorConfig, Verified,
+};
 use weir_sensor::load::{BookError, named};
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
@@ -21,7 +23,8 @@ use weir_sensor::settings::Settings;
 use weir_sensor::source::Libpcap;
 use weir_sensor::source::filter::Filter;
 use weir_sensor::source::{
-    FileOptions, Files, Interfaces, LiveOptions, Notice, Source, SourceError,
+    FileOptions, Files, Inline, InlineOptions, Interfaces, LiveOptions, Notice, Source,
+    SourceError, detach,
 };
 use weir_sensor::worker::Engine;
 
@@ -100,7 +103,11 @@ fn files(
 
 fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     let mut settings = settings(&args.settings)?;
-    if args.simulate_ips {
+    if let (Some(names), true) = (&args.inline, args.detach) {
+        return give_back(names);
+    }
+    let joined = joined(args, &mut settings)?;
+    if args.simulate_ips || joined {
         settings
             .set(&format!("{SIMULATE}=yes"))
             .map_err(Failure::usage)?;
@@ -119,12 +126,17 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     if args.engine_analysis {
         return analysis(args, &config);
     }
-    if !args.test_config {
+    if !joined {
+        config.inline = None;
+    }
+    if let Some(joined) = &config.inline {
+        config.logs.options.interfaces = joined.interfaces.to_vec();
+    } else if !args.test_config {
         config.logs.options.interfaces = interfaces(args, &config)?;
     }
-    if config.ips && !config.logs.options.interfaces.is_empty() {
+    if config.ips && config.inline.is_none() && !config.logs.options.interfaces.is_empty() {
         return Err(Failure::Usage(format!(
-            "the sensor listens beside live traffic and cannot drop it: read captures (-r) with --simulate-ips, or remove {SIMULATE} from the configuration"
+            "the sensor listens beside live traffic and cannot drop it: stand between two interfaces (--inline), read captures (-r) with --simulate-ips, or remove {SIMULATE} from the configuration"
         )));
     }
     config.profile_rules |= args.profile_rules;
@@ -142,7 +154,7 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     // What is slow or needs rights comes after what can be wrong at once.
     let source = match args.test_config {
         true => None,
-        false => Some(source(args, &config.logs.options.interfaces)?),
+        false => Some(source(args, &config)?),
     };
     writable(&args.log)?;
     let started = std::time::Instant::now();
@@ -227,6 +239,16 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     if terminal {
         // The line of progress goes.
         output::tell("\r\x1b[K");
+    }
+    if let Some(joined) = &config.inline {
+        let [a, b] = &joined.interfaces;
+        output::complain(&format!(
+            "until a sensor runs again, {} between {a} and {b}; `weir sensor --inline {a}:{b} --detach` gives them back to the host",
+            match joined.fail_open {
+                true => "frames pass uninspected",
+                false => "nothing passes",
+            }
+        ));
     }
     let summary = result.map_err(|e| match e {
         RunError::Sink(_) | RunError::Source(_) | RunError::Worker(_) => Failure::failed(e),
@@ -342,7 +364,59 @@ fn interfaces(args: &SensorRunArgs, config: &SensorConfig) -> Result<Vec<String>
     }
 }
 
-fn source(args: &SensorRunArgs, interfaces: &[String]) -> Result<Box<dyn Source>, Failure> {
+/// Whether the sensor stands between two interfaces; if the command line says so, the settings say it from here on.
+fn joined(args: &SensorRunArgs, settings: &mut Settings) -> Result<bool, Failure> {
+    let mut set = |key: &str, value: &str| {
+        settings
+            .set(&format!("{key}={value}"))
+            .map_err(Failure::usage)
+    };
+    if let Some([a, b]) = &args.inline {
+        set(JOINED, &format!("{a}:{b}"))?;
+    }
+    if args.fail_open || args.fail_closed {
+        set(FAIL_OPEN, if args.fail_open { "yes" } else { "no" })?;
+    }
+    if !args.read.is_empty() || !args.interfaces.is_empty() || args.engine_analysis {
+        return Ok(false);
+    }
+    let joined = weir_sensor::config::joined(settings)
+        .map_err(Failure::usage)?
+        .is_some();
+    if !joined && (args.fail_open || args.fail_closed) {
+        return Err(Failure::Usage(
+            "--fail-open and --fail-closed are about interfaces that the sensor stands between: name two with --inline IF1:IF2".to_owned(),
+        ));
+    }
+    if joined && args.filter.is_some() {
+        return Err(Failure::Usage(
+            "-f leaves frames out, and inline each is decided: write pass rules instead".to_owned(),
+        ));
+    }
+    Ok(joined)
+}
+
+/// `--detach`.
+fn give_back(names: &[String; 2]) -> Result<ExitCode, Failure> {
+    let given = detach(names).map_err(Failure::failed)?;
+    output::out(&match given.as_slice() {
+        [] => "no interface was joined\n".to_owned(),
+        names => format!("{} given back\n", names.join(", ")),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn source(args: &SensorRunArgs, config: &SensorConfig) -> Result<Box<dyn Source>, Failure> {
+    if let Some(joined) = &config.inline {
+        let options = InlineOptions {
+            fail_open: joined.fail_open,
+            queue: joined.queue,
+            ..InlineOptions::default()
+        };
+        let inline = Inline::open(&joined.interfaces, options).map_err(Failure::failed)?;
+        return Ok(Box::new(inline));
+    }
+    let interfaces = &config.logs.options.interfaces;
     if !interfaces.is_empty() {
         return listen(interfaces, args.capture).map_err(|e| match e {
             SourceError::Interface { .. } => Failure::failed(e),

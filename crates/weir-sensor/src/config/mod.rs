@@ -3,12 +3,14 @@
 //! A key that nothing here asks for changes nothing; how many there are is told, so that nobody believes in one.
 
 mod analysis;
+mod inline;
 mod logs;
 mod prevention;
 mod stages;
 mod vital;
 
 pub use analysis::{Analysis, Grouping};
+pub use inline::{FAIL_OPEN, JOINED, Joined, joined};
 pub use logs::{DNS_VERSION, DnsKinds, Drops, Eve, Kinds, Log, Logs, Record};
 pub use prevention::{Policy, SIMULATE};
 pub use stages::{App, Checksums, Defragment, Flow, Host, Overlaps, Stream, Tunnels, Verified};
@@ -72,6 +74,8 @@ pub struct SensorConfig {
     pub actions: ActionOrder,
     /// Rules that drop do so, as in an inline sensor (of captures: what it would have done).
     pub ips: bool,
+    /// The two interfaces that the sensor stands between; none: it listens, or reads captures.
+    pub inline: Option<Joined>,
     /// What becomes of sessions whose beginning was not seen.
     pub midstream: Policy,
     /// Files of the firewall's rules, if there is one (`firewall.enabled`): what no rule accepts is dropped.
@@ -183,6 +187,7 @@ impl SensorConfig {
             profile_rules: s.truth("profiling.rules.enabled")?.unwrap_or(false),
             actions: prevention::action_order(s)?,
             ips,
+            inline: inline::joined(s)?,
             midstream: prevention::midstream(s, ips)?,
             firewall: prevention::firewall(s, ips)?,
             analysis: analysis::analysis(s)?,

@@ -95,6 +95,8 @@ fn alone(
         let limits = loans.limits(reader.sequence());
         let (work, result) = reader.next(buffer, limits);
         pipeline.work(&work, &mut report);
+        // Before anything is written: frames wait for it.
+        reader.decided(&work, &report)?;
         loans.note(work.sequence, &report.uses);
         writer.write(&mut report, &work, controls)?;
         if work.ends {

@@ -53,6 +53,8 @@ pub(super) struct Reader<'a> {
     /// Times in which interfaces were not listened to, for the next batch.
     gaps: Vec<Gap>,
     not_reloaded: Option<String>,
+    /// The source takes no more in; what it has is read.
+    closed: bool,
 }
 
 /// Finds whether a capture's checksums are to be looked at.
@@ -130,7 +132,14 @@ impl<'a> Reader<'a> {
             judge,
             gaps: Vec::new(),
             not_reloaded: None,
+            closed: false,
         }
+    }
+
+    /// What was decided of the frames of a batch.
+    pub(super) fn decided(&mut self, work: &Work, report: &Report) -> Result<(), RunError> {
+        let (dropped, answers) = (&report.dropped, &report.answers);
+        Ok(self.source.decided(&work.batch, dropped, answers)?)
     }
 
     /// Number of the batch that comes next.
@@ -165,7 +174,7 @@ impl<'a> Reader<'a> {
         let live = self.source.is_live();
         let mut waited: Option<Instant> = None;
         loop {
-            if self.controls.stop.load(Ordering::Relaxed) {
+            if self.controls.stop.load(Ordering::Relaxed) && !self.goes_on()? {
                 return Ok(false);
             }
             self.reload();
@@ -182,7 +191,9 @@ impl<'a> Reader<'a> {
                     let since = *waited.get_or_insert_with(Instant::now);
                     // An empty batch that was handed out is no end of the quiet.
                     let quiet = *self.quiet.get_or_insert(since);
-                    if self.setup.idle.is_some_and(|most| quiet.elapsed() >= most) {
+                    if self.setup.idle.is_some_and(|most| quiet.elapsed() >= most)
+                        && !self.goes_on()?
+                    {
                         return Ok(false);
                     }
                     if self.source.progress().is_some() {
@@ -205,6 +216,12 @@ impl<'a> Reader<'a> {
                 }
             }
         }
+    }
+
+    /// The run is to end: whether the source has frames that it took in before.
+    fn goes_on(&mut self) -> Result<bool, RunError> {
+        let closed = std::mem::replace(&mut self.closed, true);
+        Ok(closed || self.source.close()?)
     }
 
     /// Tells what happened to interfaces.

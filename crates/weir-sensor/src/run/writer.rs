@@ -279,6 +279,11 @@ impl Writer {
         ] {
             counters.insert(name.to_owned(), count);
         }
+        if let Some(inline) = &source.inline {
+            for (name, count) in inline.named() {
+                counters.insert(format!("inline.{name}"), count);
+            }
+        }
         if !self.eve.is_empty() {
             let lost = self.eve.iter().map(|(sink, _)| sink.lost()).sum();
             counters.insert("output.eve_lost".to_owned(), lost);

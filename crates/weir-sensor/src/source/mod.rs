@@ -4,6 +4,8 @@ mod batch;
 mod file;
 pub mod filter;
 mod framer;
+#[cfg(feature = "live")]
+mod inline;
 #[cfg(feature = "libpcap")]
 mod libpcap;
 mod link;
@@ -15,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub use batch::{Batch, CHUNK, Frame};
 pub use file::{FileOptions, Files};
 pub use framer::{Framer, Step};
+#[cfg(feature = "live")]
+pub use inline::{Inline, InlineOptions, detach};
 #[cfg(feature = "libpcap")]
 pub use libpcap::Libpcap;
 #[cfg(feature = "live")]
@@ -53,6 +57,98 @@ pub struct SourceCounts {
     pub kernel_drops: u64,
     /// Live: times that a link was away.
     pub gaps: u64,
+    /// Inline: what became of the frames.
+    pub inline: Option<InlineCounts>,
+}
+
+/// What became of the frames that two joined interfaces received: each is in one of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InlineCounts {
+    /// Received by the two interfaces, as the program at their receive side counts.
+    pub received: u64,
+    /// Inspected and sent by the other interface.
+    pub forwarded: u64,
+    /// Inspected and dropped.
+    pub dropped: u64,
+    /// Inspected, and the other interface did not take them: it is down, its queue is full, or they are longer than its MTU.
+    pub failed: u64,
+    /// Lost between the program and the sensor.
+    pub overrun: u64,
+    /// Passed uninspected, as the sensor was stopped or dead.
+    pub passed_away: u64,
+    /// Passed uninspected, as the sensor was late.
+    pub passed_late: u64,
+    /// Dropped uninspected, as the sensor was stopped or dead.
+    pub dropped_away: u64,
+    /// Dropped uninspected, as the sensor was late.
+    pub dropped_late: u64,
+    /// Frames sent that answer rejected ones; nobody sent them to an interface.
+    pub answers: u64,
+    /// What became of frames between the sensor before and this one, and of those that were lost with it; none if there was none.
+    pub before: Option<Uninspected>,
+}
+
+/// What became of frames while no sensor stood between two joined interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uninspected {
+    /// They passed.
+    pub passed: u64,
+    /// They were dropped.
+    pub dropped: u64,
+    /// They waited for the sensor that ended, and were lost with it.
+    pub lost: u64,
+}
+
+impl InlineCounts {
+    /// All of them by the names that records have.
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        let mut all = vec![
+            ("received", self.received),
+            ("forwarded", self.forwarded),
+            ("dropped", self.dropped),
+            ("send_failed", self.failed),
+            ("overrun", self.overrun),
+            ("passed_away", self.passed_away),
+            ("passed_late", self.passed_late),
+            ("dropped_away", self.dropped_away),
+            ("dropped_late", self.dropped_late),
+            ("answers", self.answers),
+        ];
+        if let Some(before) = self.before {
+            all.extend([
+                ("before.passed", before.passed),
+                ("before.dropped", before.dropped),
+                ("before.lost", before.lost),
+            ]);
+        }
+        all
+    }
+
+    /// What is missing; 0 of a run that is over.
+    pub fn unaccounted(&self) -> i128 {
+        let ends = [
+            self.forwarded,
+            self.dropped,
+            self.failed,
+            self.overrun,
+            self.passed_away,
+            self.passed_late,
+            self.dropped_away,
+            self.dropped_late,
+        ];
+        i128::from(self.received) - ends.iter().map(|n| i128::from(*n)).sum::<i128>()
+    }
+}
+
+/// A frame that answers one that was rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Place of the rejected frame in its batch.
+    pub at: u32,
+    /// Whether it goes to who sent that one; else to who was to receive it.
+    pub back: bool,
+    /// Its bytes, from the Ethernet header on, checksums filled in.
+    pub bytes: Vec<u8>,
 }
 
 /// What happened to an interface.
@@ -143,6 +239,27 @@ pub trait Source: Send {
     /// What happened to interfaces since this was asked last. `ends`: it is not asked again.
     fn notices(&mut self, _ends: bool) -> Vec<Notice> {
         Vec::new()
+    }
+
+    /// Takes no more frames in. Returns whether some that it has are still to be read.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    fn close(&mut self) -> Result<bool, SourceError> {
+        Ok(false)
+    }
+
+    /// What was decided of the frames of a batch: those that are dropped, by their places, rising; all others go on where the source stands between two interfaces.
+    ///
+    /// # Errors
+    /// An interface is gone.
+    fn decided(
+        &mut self,
+        _batch: &Batch,
+        _dropped: &[u32],
+        _answers: &[Answer],
+    ) -> Result<(), SourceError> {
+        Ok(())
     }
 
     /// Whether it says of each frame what is known of its checksums.

@@ -7,6 +7,7 @@
 //! them; several take turns at pipelines of one slice each (`worker_pool`). What a cap takes is therefore the same for any number of workers, and a flood between two hosts takes nothing
 //! of the flows of most others.
 
+mod answer;
 mod chosen;
 mod counters;
 mod engine;
@@ -35,7 +36,7 @@ use crate::output::eve::{self, Origin, Tunnel};
 use crate::packet::{Direction, Packet, Transport};
 use crate::rules::Expressions;
 use crate::run::{Amounts, Ledger, Tick, Work};
-use crate::source::Frame;
+use crate::source::{Answer, Frame};
 use crate::stream::End;
 pub use engine::{Engine, Uncompiled};
 use prevention::{Arrival, Fate, Prevention, Standing};
@@ -109,6 +110,9 @@ struct PipelineState {
     prevention: Prevention,
     /// Flows are let go when a stream has reached its depth; and applications whose flows are once both ends encrypt.
     bypass: (bool, Vec<App>),
+    /// Place in its batch of the frame that is looked at, and what is sent for those that are rejected; none where nobody would send it.
+    place: u32,
+    answers: Option<Vec<Answer>>,
     /// How far streams of SMB are followed; 0: all of them.
     smb_depth: u64,
     bytes: Vec<u8>,
@@ -132,6 +136,8 @@ struct Announced {
 const RECENT: u64 = 2;
 /// Announcements that a slice remembers; the oldest goes.
 const MOST_ANNOUNCED: usize = 256;
+/// Link type of frames with an Ethernet header.
+const ETHERNET: u16 = 1;
 /// Nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 /// For so long, nanoseconds.
@@ -277,6 +283,8 @@ impl Pipeline {
                     config.firewall.is_some(),
                 ),
                 bypass: (config.stream.bypass, config.app.bypass.clone()),
+                place: 0,
+                answers: config.inline.is_some().then(Vec::new),
                 smb_depth: config.stream.smb_depth,
                 bytes: Vec::new(),
                 lines: Vec::new(),
@@ -311,8 +319,15 @@ impl Pipeline {
                 self.look();
             }
             self.state.at(frame.time, number, 1);
+            self.state.place = at as u32;
             let bytes = work.batch.bytes(frame);
             self.frame(frame, number, bytes);
+            if self.state.prevention.end_frame() {
+                report.dropped.push(at as u32);
+            }
+        }
+        if let Some(answers) = &mut self.state.answers {
+            report.answers.append(answers);
         }
         if work.batch.frames.is_empty() && work.now / SECOND > self.clock {
             self.clock = work.now / SECOND;
@@ -644,6 +659,12 @@ impl PipelineState {
     /// A packet is decided.
     fn depart(&mut self, packet: &Packet<'_>, of: Option<(&mut Flow<FlowAnalysis>, Direction)>) {
         let mut of = of;
+        if self.prevention.is_rejected()
+            && self.link == ETHERNET
+            && let Some(answers) = &mut self.answers
+        {
+            answers.extend(answer::to(packet, self.place));
+        }
         let standing = of
             .as_mut()
             .map(|(flow, way)| (&mut flow.extra.standing, *way));

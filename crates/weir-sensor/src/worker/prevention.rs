@@ -1,4 +1,4 @@
-//! Prevention: what an inline sensor does with each packet (`--simulate-ips`: would do).
+//! Prevention: what an inline sensor does with each packet (`--inline`), or would do (`--simulate-ips`).
 //!
 //! Decisions over flows (thresholds, bits of hosts) change what becomes of later packets, so that they are made here and not where logs are written: there is one worker.
 
@@ -169,6 +169,8 @@ pub(super) struct Prevention {
     /// Alerts of the firewall beyond those that one packet may give.
     pub(super) discarded: u64,
     verdict: Verdict,
+    /// A packet of the frame that is looked at was dropped: the frame is.
+    frame: bool,
     accepted: u64,
     blocked: u64,
     rejected: u64,
@@ -185,6 +187,7 @@ impl Prevention {
             firewall: firewall.then_some([0; 2]),
             discarded: 0,
             verdict: Verdict::default(),
+            frame: false,
             accepted: 0,
             blocked: 0,
             rejected: 0,
@@ -231,6 +234,16 @@ impl Prevention {
     /// Whether packets are dropped.
     pub(super) fn is_inline(&self) -> bool {
         self.inline
+    }
+
+    /// Whether the packet that is looked at is rejected: its ends are told.
+    pub(super) fn is_rejected(&self) -> bool {
+        self.verdict.rejected
+    }
+
+    /// A frame is over, and all packets in it: whether it is dropped.
+    pub(super) fn end_frame(&mut self) -> bool {
+        std::mem::take(&mut self.frame)
     }
 
     /// Counters, by their names; those of packets only where they are dropped.
@@ -352,6 +365,7 @@ impl Prevention {
             return None;
         };
         self.blocked += u64::from(!walled);
+        self.frame = true;
         *self.reasons.entry(reason).or_default() += 1;
         let logged = logged?;
         // Of a flow that is dropped as a whole, `start` has the first packet of each direction, and those that a rule dropped.

@@ -6,6 +6,7 @@ use super::counters::Totals;
 use crate::config::Record;
 use crate::detect::Match;
 use crate::run::Amounts;
+use crate::source::Answer;
 
 /// One line of a log, or a match that has none.
 #[derive(Clone, Debug)]
@@ -40,6 +41,10 @@ pub(crate) struct Report {
     pub(crate) totals: Option<Box<Totals>>,
     /// What slices have of each cap, of those that had something to do.
     pub(crate) uses: Vec<(u16, Amounts)>,
+    /// Places of the frames that are dropped, rising.
+    pub(crate) dropped: Vec<u32>,
+    /// What is sent for those that were rejected.
+    pub(crate) answers: Vec<Answer>,
 }
 
 impl Report {
@@ -47,6 +52,8 @@ impl Report {
         self.bytes.clear();
         self.lines.clear();
         self.uses.clear();
+        self.dropped.clear();
+        self.answers.clear();
         self.totals = None;
     }
 

@@ -141,6 +141,25 @@ pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
         ledger.invalid,
         ledger.filtered
     );
+    if let Some(inline) = &source.inline {
+        let named: Vec<String> = (inline.named().into_iter())
+            .filter(|(name, n)| *n > 0 && *name != "received")
+            .map(|(name, n)| format!("{n} {}", name.replace(['_', '.'], " ")))
+            .collect();
+        let _ = writeln!(
+            text,
+            "inline    {} received: {}",
+            inline.received,
+            named.join(", ")
+        );
+        if inline.unaccounted() != 0 {
+            let _ = writeln!(
+                text,
+                "frames between the interfaces that are in no counter: {}",
+                inline.unaccounted()
+            );
+        }
+    }
     let _ = writeln!(
         text,
         "flows     {} (tcp {}, udp {}, icmp {})",
@@ -311,8 +330,16 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
             })
         })
         .collect();
+    let inline = summary.source.inline.map(|inline| {
+        let mut all: serde_json::Map<String, Value> = (inline.named().into_iter())
+            .map(|(name, n)| (name.to_owned(), json!(n)))
+            .collect();
+        all.insert("unaccounted".to_owned(), json!(inline.unaccounted() as i64));
+        all
+    });
     json!({
         "rules": rules_json(loaded),
+        "inline": inline,
         "frames": summary.source.frames,
         "bytes": summary.source.wire_bytes,
         "seconds": summary.elapsed.as_secs_f64(),
