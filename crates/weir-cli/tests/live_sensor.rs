@@ -144,6 +144,19 @@ impl Bed {
         bed
     }
 
+    /// One link, and nothing but what tests send.
+    fn quiet() -> Bed {
+        let bed = Bed {
+            client: NetNs::create("wsens-c").expect("namespace"),
+            server: NetNs::create("wsens-s").expect("namespace"),
+        };
+        for ns in [&bed.client, &bed.server] {
+            bed::without_ipv6(ns).expect("sysctl");
+        }
+        bed.link(0);
+        bed
+    }
+
     fn link(&self, number: u8) {
         let [client, server] = [2, 1].map(|host| format!("10.77.{number}.{host}/24"));
         let [cl, sv] = ["cl", "sv"].map(|end| format!("{end}{number}"));
@@ -299,6 +312,90 @@ fn checksums_that_devices_are_left_with() {
             assert!(run.status.success());
             assert_eq!(of_file.alerts(), [20; 3]);
         }
+    }
+}
+
+/// Datagrams of 1,400 bytes from the client to the server, as fast as they go.
+fn flood(bed: &Bed, count: usize) {
+    bed.client
+        .run(|| {
+            let config = PacketConfig {
+                blocks: 0,
+                slots: 64,
+                ..PacketConfig::default()
+            };
+            let mut out = PacketPort::open("cl0", &config).expect("a socket");
+            let frame = Frame::new()
+                .ip4([10, 77, 0, 2], [10, 77, 0, 1])
+                .udp(1000, 2000)
+                .payload(&[7; 1400])
+                .build();
+            let mut sent = 0;
+            while sent < count {
+                while sent < count && out.queue_or_lose(&frame).expect("it fits") {
+                    sent += 1;
+                }
+                out.flush().expect("sent");
+            }
+            while out.flush().expect("sent") > 0 {}
+        })
+        .expect("namespace");
+}
+
+/// Frames that an interface has sent, by its own count.
+fn frames_sent(ns: &NetNs, name: &str) -> u64 {
+    let text = ns
+        .ip(&["-j", "-s", "link", "show", "dev", name])
+        .expect("an interface");
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    let sent = all[0]["stats64"]["tx"]["packets"].as_u64();
+    sent.expect("a number")
+}
+
+#[test]
+fn what_was_sent_is_what_the_sensor_accounts_for() {
+    if !root("what_was_sent_is_what_the_sensor_accounts_for") {
+        return;
+    }
+    // More than the ring holds, which is 64 MiB.
+    const MANY: usize = 60_000;
+    for (workers, stopped) in [("1", false), ("1", true), ("2", true)] {
+        let bed = Bed::quiet();
+        let folder = Folder::new(&format!("ledger-{workers}-{stopped}"));
+        let sensor = Sensor::start(&bed.server, &folder, &["-i", "sv0", "--workers", workers]);
+        let pid = Pid::from_child(&sensor.0);
+        if stopped {
+            kill_process(pid, Signal::STOP).expect("it runs");
+        }
+        flood(&bed, if stopped { MANY } else { 2000 });
+        if stopped {
+            kill_process(pid, Signal::CONT).expect("it runs");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        // Both directions are listened to: the server may answer.
+        let sent = [(&bed.client, "cl0"), (&bed.server, "sv0")]
+            .map(|(ns, name)| frames_sent(ns, name))
+            .iter()
+            .sum::<u64>();
+        // It ends with the ring full still: what is there is read.
+        let (summary, _) = sensor.stop();
+        let capture = &summary["capture"];
+        let count = |what: &str| capture[what].as_u64().expect("a number");
+        let what = format!("{workers}, {stopped}: {sent} sent, {capture}");
+        assert_eq!(count("received"), sent, "{what}");
+        assert_eq!(capture["unaccounted"], 0, "{what}");
+        assert_eq!(summary["ledger"]["unaccounted"], 0, "{what}");
+        assert_eq!(
+            count("read") + count("ring_full"),
+            count("received"),
+            "{what}"
+        );
+        assert_eq!(count("ring_full") > 0, stopped, "{what}");
+        assert_eq!(
+            summary["counters"]["capture.kernel_packets"],
+            count("received")
+        );
+        eprintln!("workers {what}");
     }
 }
 

@@ -468,6 +468,11 @@ impl LinkWatch {
         &self.name
     }
 
+    /// Index of the interface.
+    pub fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
     /// Its state now; `None` if it is gone.
     pub fn state(&self) -> Result<Option<LinkState>, KernelError> {
         let ask = |code| {

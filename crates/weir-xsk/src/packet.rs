@@ -79,6 +79,8 @@ pub struct PacketPort {
     /// The slot that is written next; slots queued and not yet known to be sent.
     next: u32,
     queued: u32,
+    /// Of all that came to the socket: how many, and those of them that found the ring full.
+    received: u64,
     dropped: u64,
     no_room: u64,
     calls: u64,
@@ -264,6 +266,7 @@ impl PacketPort {
             at: 0,
             next: 0,
             queued: 0,
+            received: 0,
             dropped: 0,
             no_room: 0,
             calls: 0,
@@ -299,6 +302,24 @@ impl PacketPort {
                 io::Error::last_os_error(),
             )),
         }
+    }
+
+    /// Receives no more. What came until now can still be read, the last of it when the kernel hands its block over ([`PacketConfig::retire_ms`]).
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn stop(&mut self) -> Result<(), XskError> {
+        bind(&self.fd, self.link.ifindex(), None, false)
+            .map_err(|e| XskError::sys(format!("stop receiving on {}", self.link.name()), e))
+    }
+
+    /// Packets that came to the socket, lost ones included: what was read, what waits, and [`Losses::ring_drops`].
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn received(&mut self) -> Result<u64, XskError> {
+        self.losses()?;
+        Ok(self.received)
     }
 
     /// System calls made to send or wait.
@@ -613,6 +634,8 @@ impl Port for PacketPort {
         }
         // Reading sets them to zero.
         self.dropped += u64::from(stats.tp_drops);
+        // Lost ones are among them.
+        self.received += u64::from(stats.tp_packets);
         Ok(Losses {
             ring_drops: self.dropped,
             no_room: self.no_room,

@@ -256,8 +256,9 @@ impl Writer {
         let counters = &mut self.summary.counters;
         counters.insert(
             "capture.kernel_packets".to_owned(),
-            source.frames + source.kernel_drops,
+            (source.kernel_packets).unwrap_or(source.frames + source.kernel_drops),
         );
+        counters.insert("capture.removed".to_owned(), source.removed);
         counters.insert("capture.kernel_drops".to_owned(), source.kernel_drops);
         counters.insert("capture.cut_frames".to_owned(), source.cut);
         counters.insert("detect.alert".to_owned(), self.summary.alerts);

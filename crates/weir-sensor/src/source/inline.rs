@@ -247,6 +247,7 @@ impl Source for Inline {
     fn counts(&mut self) -> SourceCounts {
         let mut inline = self.done;
         self.counts.kernel_drops = 0;
+        let mut handed = 0;
         for counts in [0, 1].into_iter().flat_map(|side| self.wire.counts(side)) {
             inline.received += counts.received();
             inline.overrun += counts.overrun;
@@ -255,7 +256,9 @@ impl Source for Inline {
             inline.dropped_away += counts.dropped_away;
             inline.dropped_late += counts.dropped_late;
             self.counts.kernel_drops += counts.overrun;
+            handed += counts.handed;
         }
+        self.counts.kernel_packets = Some(handed);
         self.counts.inline = Some(inline);
         self.counts
     }

@@ -34,6 +34,9 @@ impl Default for LiveOptions {
 const MOST: usize = 4096;
 /// Bytes of a block of the ring.
 const BLOCK: u32 = 1 << 18;
+/// Milliseconds after which the kernel hands over a block of the ring that is not full; and how long after the last packet it surely has.
+const RETIRE: u32 = 10;
+const CLOSES: Duration = Duration::from_millis(100);
 /// How often a link is looked at from which nothing comes.
 const LOOK: Duration = Duration::from_millis(500);
 /// The most interfaces: frames say in a byte which one they are from.
@@ -46,6 +49,8 @@ pub struct Interfaces {
     options: LiveOptions,
     counts: SourceCounts,
     notices: Vec<Notice>,
+    /// Since when nothing more is received.
+    closed: Option<Instant>,
 }
 
 /// One of them.
@@ -54,8 +59,10 @@ struct Listener {
     name: String,
     /// None if the interface was removed.
     port: Option<PacketPort>,
-    /// Packets that sockets lost which are no more.
-    dropped: u64,
+    /// Packets of this socket that were read.
+    read: u64,
+    /// What came to sockets that are no more, what they lost, and what was in their rings.
+    before: [u64; 3],
     /// Since when its link is away, and why.
     away: Option<(u64, String)>,
     /// When the link was looked at last, or packets came.
@@ -82,7 +89,8 @@ impl Interfaces {
             Ok(Listener {
                 name: name.clone(),
                 port: Some(port),
-                dropped: 0,
+                read: 0,
+                before: [0; 3],
                 away: None,
                 looked: Instant::now(),
             })
@@ -93,6 +101,7 @@ impl Interfaces {
             options,
             counts: SourceCounts::default(),
             notices: Vec::new(),
+            closed: None,
         };
         // One that is down now is waited for, and that is said.
         for at in 0..all.ports.len() {
@@ -137,7 +146,9 @@ impl Interfaces {
                 counts.wire_bytes += u64::from(wire);
                 counts.cut += u64::from((seen.bytes.len() as u64) < u64::from(wire));
             };
-            if port.receive_seen(MOST, &mut take) > 0 {
+            let read = port.receive_seen(MOST, &mut take);
+            listener.read += read as u64;
+            if read > 0 {
                 any = true;
                 listener.looked = Instant::now();
                 heard |= listener.away.is_some();
@@ -208,10 +219,15 @@ impl Interfaces {
         };
         if matches!(found, Err(XskError::Gone { .. }))
             && let Some(mut port) = listener.port.take()
-            && let Ok(losses) = port.losses()
+            && let (Ok(received), Ok(losses)) = (port.received(), port.losses())
         {
             // Another one of its name has another socket.
-            listener.dropped += losses.ring_drops;
+            let read = std::mem::take(&mut listener.read);
+            let rest = received.saturating_sub(read + losses.ring_drops);
+            let more = [received, losses.ring_drops, rest];
+            for (all, more) in listener.before.iter_mut().zip(more) {
+                *all += more;
+            }
         }
         match (found, &listener.away) {
             (Ok(()), None) | (Err(_), Some(_)) => {}
@@ -250,7 +266,7 @@ fn listen(name: &str, options: LiveOptions) -> Result<PacketPort, XskError> {
         blocks: u32::try_from(options.ring / BLOCK as usize)
             .unwrap_or(u32::MAX)
             .clamp(2, 1 << 14),
-        retire_ms: 10,
+        retire_ms: RETIRE,
         slots: 0,
         // A host that looks at itself sees both ends of its connections.
         outgoing: true,
@@ -274,6 +290,9 @@ impl Source for Interfaces {
             }
         }
         if !self.take(batch) {
+            if self.closed.is_some_and(|since| since.elapsed() >= CLOSES) {
+                return Ok(Filled::End);
+            }
             self.wait()?;
             if !self.take(batch) {
                 return Ok(Filled::Idle);
@@ -283,15 +302,22 @@ impl Source for Interfaces {
     }
 
     fn counts(&mut self) -> SourceCounts {
-        let mut drops = 0;
+        let mut all = [0; 3];
         for listener in &mut self.ports {
-            drops += listener.dropped;
-            if let Some(Ok(losses)) = listener.port.as_mut().map(Port::losses) {
-                drops += losses.ring_drops;
+            let now = listener.port.as_mut().and_then(|port| {
+                let (received, losses) = (port.received().ok()?, port.losses().ok()?);
+                Some([received, losses.ring_drops, 0])
+            });
+            let now = now.unwrap_or_default();
+            for (all, (before, now)) in all.iter_mut().zip(listener.before.iter().zip(now)) {
+                *all += before + now;
             }
         }
-        self.counts.kernel_drops = self.counts.kernel_drops.max(drops);
-        self.counts
+        let counts = &mut self.counts;
+        let [received, dropped, removed] = all;
+        counts.kernel_packets = Some(received);
+        (counts.kernel_drops, counts.removed) = (dropped, removed);
+        *counts
     }
 
     fn is_live(&self) -> bool {
@@ -305,6 +331,25 @@ impl Source for Interfaces {
             }
         }
         std::mem::take(&mut self.notices)
+    }
+
+    fn close(&mut self) -> Result<bool, SourceError> {
+        for listener in &mut self.ports {
+            let Some(port) = &mut listener.port else {
+                continue;
+            };
+            // One that was removed has stopped.
+            if let Err(e) = port.stop()
+                && !matches!(port.check_link(), Err(XskError::Gone { .. }))
+            {
+                return Err(SourceError::Interface {
+                    interface: listener.name.clone(),
+                    message: e.to_string(),
+                });
+            }
+        }
+        self.closed = Some(Instant::now());
+        Ok(true)
     }
 
     fn knows_sums(&self) -> bool {

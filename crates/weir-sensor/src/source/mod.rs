@@ -53,12 +53,25 @@ pub struct SourceCounts {
     pub broken_files: u64,
     /// Files of directories that are no captures; they are left out.
     pub skipped_files: u64,
+    /// Live: frames that the kernel had for the sensor by its own count, lost ones included; none where it does not count them so.
+    pub kernel_packets: Option<u64>,
     /// Live: frames that the kernel lost because its ring was full; they were not delivered.
     pub kernel_drops: u64,
+    /// Live: frames that were in the ring of an interface when it was removed.
+    pub removed: u64,
     /// Live: times that a link was away.
     pub gaps: u64,
     /// Inline: what became of the frames.
     pub inline: Option<InlineCounts>,
+}
+
+impl SourceCounts {
+    /// Frames that the kernel had for the sensor and that are neither read nor named as lost: those that wait; 0 of a run that is over.
+    pub fn unaccounted(&self) -> i128 {
+        let found = [self.frames, self.kernel_drops, self.removed];
+        let found: i128 = found.into_iter().map(i128::from).sum();
+        self.kernel_packets.map_or(0, |all| i128::from(all) - found)
+    }
 }
 
 /// What became of the frames that two joined interfaces received: each is in one of these.

@@ -198,6 +198,13 @@ pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
             "many checksums are wrong, as where a sender leaves them to its device: -k none reads such frames"
         );
     }
+    if source.unaccounted() != 0 {
+        let _ = writeln!(
+            text,
+            "frames of the kernel that are in no counter: {}",
+            source.unaccounted()
+        );
+    }
     if ledger.unaccounted() != 0 {
         let _ = writeln!(
             text,
@@ -266,6 +273,10 @@ fn losses(summary: &Summary) -> Vec<(&'static str, u64)> {
     let count = |name: &str| summary.counters.get(name).copied().unwrap_or(0);
     [
         ("frames by the kernel", summary.source.kernel_drops),
+        (
+            "frames in rings of interfaces that were removed",
+            summary.source.removed,
+        ),
         ("frames cut by the capture", summary.source.cut),
         ("files not read to their end", summary.source.broken_files),
         ("times that a link was away", summary.source.gaps),
@@ -319,7 +330,7 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
         .iter()
         .map(|(path, what)| json!({"file": path.display().to_string(), "problem": what}))
         .collect();
-    let ledger = &summary.ledger;
+    let (ledger, source) = (&summary.ledger, &summary.source);
     let costs: Vec<Value> = costly(summary)
         .into_iter()
         .map(|((gid, sid), c)| {
@@ -337,8 +348,18 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
         all.insert("unaccounted".to_owned(), json!(inline.unaccounted() as i64));
         all
     });
+    let capture = source.kernel_packets.map(|received| {
+        json!({
+            "received": received,
+            "read": source.frames,
+            "ring_full": source.kernel_drops,
+            "removed": source.removed,
+            "unaccounted": source.unaccounted() as i64,
+        })
+    });
     json!({
         "rules": rules_json(loaded),
+        "capture": capture,
         "inline": inline,
         "frames": summary.source.frames,
         "bytes": summary.source.wire_bytes,
