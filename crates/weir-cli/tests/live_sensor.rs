@@ -177,10 +177,14 @@ impl Bed {
 
     /// Conversations of HTTP over a link, with answers that are longer than a packet.
     fn talk(&self, link: u8, count: usize) {
-        let address = format!("10.77.{link}.1:80");
+        self.talk_to(&format!("10.77.{link}.1:80"), count);
+    }
+
+    /// The same with a server at an address.
+    fn talk_to(&self, address: &str, count: usize) {
         let listener = self
             .server
-            .run(|| TcpListener::bind(&address).expect("free"))
+            .run(|| TcpListener::bind(address).expect("free"))
             .expect("namespace");
         let server = std::thread::spawn(move || {
             for _ in 0..count {
@@ -202,7 +206,7 @@ impl Bed {
         for n in 0..count {
             let mut stream = self
                 .client
-                .run(|| TcpStream::connect(&address).expect("a server"))
+                .run(|| TcpStream::connect(address).expect("a server"))
                 .expect("namespace");
             let request = format!("GET /needle/{n} HTTP/1.1\r\nHost: a\r\n\r\n");
             stream.write_all(request.as_bytes()).expect("sent");
@@ -397,6 +401,50 @@ fn what_was_sent_is_what_the_sensor_accounts_for() {
         );
         eprintln!("workers {what}");
     }
+}
+
+#[test]
+fn sensors_that_share_an_interface() {
+    if !root("sensors_that_share_an_interface") {
+        return;
+    }
+    const HOSTS: u8 = 12;
+    let bed = Bed::quiet();
+    for host in 0..HOSTS {
+        let address = format!("10.77.0.{}/24", 100 + host);
+        bed.server
+            .ip(&["address", "add", &address, "dev", "sv0"])
+            .expect("an address");
+    }
+    let folders = ["one", "two"].map(|name| Folder::new(&format!("cluster-{name}")));
+    let args = ["-i", "cl0", "--cluster", "7"];
+    let sensors = [&folders[0], &folders[1]].map(|f| Sensor::start(&bed.client, f, &args));
+    for host in 0..HOSTS {
+        bed.talk_to(&format!("10.77.0.{}:80", 100 + host), 2);
+    }
+    let all = 2 * usize::from(HOSTS);
+    let sum = || {
+        let [one, two] = [folders[0].alerts(), folders[1].alerts()];
+        [0, 1, 2].map(|n| one[n] + two[n])
+    };
+    until("alerts", || sum() == [all; 3]);
+    // Fragments go with their datagram: each sensor that has one has it whole.
+    let sent = [(&bed.client, "cl0"), (&bed.server, "sv0")]
+        .map(|(ns, name)| frames_sent(ns, name))
+        .iter()
+        .sum::<u64>();
+    let summaries = sensors.map(|sensor| sensor.stop().0);
+    let mut received = 0;
+    for (summary, folder) in summaries.iter().zip(&folders) {
+        // A conversation is whole in one of them.
+        let [a, b, c] = folder.alerts();
+        assert!(a > 0 && a == b && b == c, "{a} {b} {c}");
+        assert_eq!(summary["capture"]["unaccounted"], 0, "{summary}");
+        assert_eq!(summary["counters"]["tcp.reassembly_gap"], 0, "{summary}");
+        received += summary["capture"]["received"].as_u64().expect("a number");
+    }
+    assert_eq!(received, sent);
+    assert_eq!(sum(), [all; 3]);
 }
 
 #[test]

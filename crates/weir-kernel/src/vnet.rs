@@ -49,11 +49,6 @@ impl VnetHeader {
     pub fn is_valid(&self) -> bool {
         self.0[0] & DATA_VALID != 0
     }
-
-    /// The frame is to be cut into segments.
-    pub fn is_long(&self) -> bool {
-        self.0[1] != 0
-    }
 }
 
 /// The inside of a tap device that keeps checksums and long segments as they were sent. The device goes with the value, however the process ends.

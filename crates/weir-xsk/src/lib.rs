@@ -6,6 +6,7 @@
 
 #![warn(clippy::expect_used, clippy::unwrap_used)]
 
+mod cluster;
 mod error;
 mod mapped;
 pub mod packet;

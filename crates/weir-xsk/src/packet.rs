@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use weir_kernel::iface::{self, LinkWatch};
 
-use crate::XskError;
 use crate::port::{Bounced, Losses, Packet, Port, Wait};
 use crate::socket::timespec;
+use crate::{XskError, cluster};
 
 /// What a packet socket should be like.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,8 @@ pub struct PacketConfig {
     pub bypass: bool,
     /// Receive what the host itself sends by the interface as well.
     pub outgoing: bool,
+    /// Share what comes in with the other sockets of this number on the interface, of whatever process: all packets between two addresses come to one of them (`cluster.rs`).
+    pub cluster: Option<u16>,
 }
 
 impl Default for PacketConfig {
@@ -54,6 +56,7 @@ impl Default for PacketConfig {
             longest: 1514,
             bypass: true,
             outgoing: false,
+            cluster: None,
         }
     }
 }
@@ -255,6 +258,10 @@ impl PacketPort {
         let map = map(&fd, len, tx)?;
         bind(&fd, ifindex, config.ethertype, config.blocks > 0)
             .map_err(|e| XskError::sys(format!("bind a packet socket to {name}"), e))?;
+        if let Some(number) = config.cluster {
+            cluster::join(&fd, number)
+                .map_err(|e| XskError::sys(format!("join cluster {number} of {name}"), e))?;
+        }
         Ok(PacketPort {
             link: LinkWatch::new(name)?,
             fd,
@@ -309,8 +316,12 @@ impl PacketPort {
     /// # Errors
     /// The kernel refuses.
     pub fn stop(&mut self) -> Result<(), XskError> {
-        bind(&self.fd, self.link.ifindex(), None, false)
-            .map_err(|e| XskError::sys(format!("stop receiving on {}", self.link.name()), e))
+        // A member of a cluster cannot be bound to nothing.
+        let stopped = match self.config.cluster {
+            Some(_) => cluster::stop(&self.fd),
+            None => bind(&self.fd, self.link.ifindex(), None, false),
+        };
+        stopped.map_err(|e| XskError::sys(format!("stop receiving on {}", self.link.name()), e))
     }
 
     /// Packets that came to the socket, lost ones included: what was read, what waits, and [`Losses::ring_drops`].
@@ -718,7 +729,7 @@ fn bind(fd: &OwnedFd, ifindex: u32, ethertype: Option<u16>, receives: bool) -> i
     set(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &all)
 }
 
-fn set<T>(fd: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+pub(crate) fn set<T>(fd: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
     // SAFETY: the pointer is valid for the length given, and the caller pairs option and type.
     let ret = unsafe {
         libc::setsockopt(

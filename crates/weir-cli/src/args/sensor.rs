@@ -139,11 +139,14 @@ pub(crate) struct SensorRunArgs {
     /// Capture method
     #[arg(long, value_enum, default_value = "af-packet", conflicts_with = "read")]
     pub(crate) capture: CaptureName,
+    /// Share the interfaces with the other sensors that say the same number: each pair of addresses is read by one of them
+    #[arg(long, value_name = "NUMBER", conflicts_with = "read")]
+    pub(crate) cluster: Option<u16>,
     /// Stand between two interfaces (IF1:IF2): frames pass from one to the other unless a rule drops or rejects them. Also: af-packet in the configuration, with copy-mode: ips and copy-iface
     #[arg(
         long,
         value_name = "IF1:IF2", value_parser = joined,
-        conflicts_with_all = ["read", "interfaces", "filter", "capture"]
+        conflicts_with_all = ["read", "interfaces", "filter", "capture", "cluster"]
     )]
     pub(crate) inline: Option<[String; 2]>,
     /// Inline: frames that the sensor cannot take, as it is late, stopped or dead, pass uninspected
@@ -187,7 +190,7 @@ pub(crate) struct SensorRunArgs {
     /// Load the firewall's rules from these files, and from no other: what no rule of them accepts is dropped; repeatable
     #[arg(long, value_name = "FILE", requires = "simulate_ips")]
     pub(crate) firewall_rules_exclusive: Vec<PathBuf>,
-    /// Number of worker threads; results do not depend on it. With --simulate-ips there is one
+    /// Number of worker threads; results do not depend on it. With --inline and --simulate-ips there is one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: u16,
     /// Pattern matching engine; results do not depend on it

@@ -418,7 +418,7 @@ fn source(args: &SensorRunArgs, config: &SensorConfig) -> Result<Box<dyn Source>
     }
     let interfaces = &config.logs.options.interfaces;
     if !interfaces.is_empty() {
-        return listen(interfaces, args.capture).map_err(|e| match e {
+        return listen(interfaces, args).map_err(|e| match e {
             SourceError::Interface { .. } => Failure::failed(e),
             SourceError::Open { .. } | SourceError::NoFiles { .. } => Failure::usage(e),
         });
@@ -432,9 +432,18 @@ fn source(args: &SensorRunArgs, config: &SensorConfig) -> Result<Box<dyn Source>
     ))
 }
 
-fn listen(interfaces: &[String], capture: CaptureName) -> Result<Box<dyn Source>, SourceError> {
-    let options = LiveOptions::default();
-    match capture {
+fn listen(interfaces: &[String], args: &SensorRunArgs) -> Result<Box<dyn Source>, SourceError> {
+    let options = LiveOptions {
+        cluster: args.cluster,
+        ..LiveOptions::default()
+    };
+    if args.cluster.is_some() && args.capture != CaptureName::AfPacket {
+        return Err(SourceError::Interface {
+            interface: interfaces.join(", "),
+            message: "--cluster needs --capture af-packet".to_owned(),
+        });
+    }
+    match args.capture {
         CaptureName::AfPacket => Ok(Box::new(Interfaces::open(interfaces, options)?)),
         #[cfg(feature = "libpcap")]
         CaptureName::Libpcap => match interfaces {

@@ -19,6 +19,8 @@ pub struct LiveOptions {
     pub ring: usize,
     /// How long a call waits for packets.
     pub wait: Duration,
+    /// Share each interface with the other sensors of this number: all packets between two addresses come to one of them.
+    pub cluster: Option<u16>,
 }
 
 impl Default for LiveOptions {
@@ -26,6 +28,7 @@ impl Default for LiveOptions {
         LiveOptions {
             ring: 64 << 20,
             wait: Duration::from_millis(100),
+            cluster: None,
         }
     }
 }
@@ -270,6 +273,7 @@ fn listen(name: &str, options: LiveOptions) -> Result<PacketPort, XskError> {
         slots: 0,
         // A host that looks at itself sees both ends of its connections.
         outgoing: true,
+        cluster: options.cluster,
         ..PacketConfig::default()
     };
     PacketPort::open(name, &config)
