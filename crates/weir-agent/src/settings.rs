@@ -46,18 +46,20 @@ pub struct ApiSettings {
     /// Members of this group may read, and change edges.
     pub operate_group: Option<Group>,
     /// Where metrics are read over TCP.
-    pub metrics: Option<MetricsAddress>,
+    pub metrics: Option<LoopbackAddress>,
+    /// Where browsers find the page.
+    pub page: Option<LoopbackAddress>,
 }
 
 /// An address and port of this host that other hosts do not reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct MetricsAddress(pub SocketAddr);
+pub struct LoopbackAddress(pub SocketAddr);
 
-impl TryFrom<String> for MetricsAddress {
+impl TryFrom<String> for LoopbackAddress {
     type Error = String;
 
-    fn try_from(text: String) -> Result<MetricsAddress, String> {
+    fn try_from(text: String) -> Result<LoopbackAddress, String> {
         let address: SocketAddr = text.parse().map_err(|_| {
             format!(
                 "expected an address and a port, as 127.0.0.1:9477 or [::1]:9477, found `{text}`"
@@ -68,11 +70,11 @@ impl TryFrom<String> for MetricsAddress {
         }
         if !address.ip().is_loopback() {
             return Err(format!(
-                "{} is not a loopback address: whoever reaches it could read the metrics. Listen on 127.0.0.1 or [::1], and let a proxy with TLS or a tunnel lead there",
+                "{} is not a loopback address, and the connection is not encrypted. Listen on 127.0.0.1 or [::1], and let a proxy with TLS or a tunnel lead there",
                 address.ip()
             ));
         }
-        Ok(MetricsAddress(address))
+        Ok(LoopbackAddress(address))
     }
 }
 
@@ -183,7 +185,7 @@ impl Settings {
             text,
         };
         match std::fs::read_to_string(&path) {
-            Ok(text) => toml::from_str(&text).map_err(|error| wrong(error.to_string())),
+            Ok(text) => parse(&text).map_err(wrong),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Settings::default()),
             Err(error) => Err(wrong(format!("cannot be read: {error}"))),
         }
@@ -196,9 +198,31 @@ impl Settings {
     }
 }
 
+/// Reads settings, and checks what several keys say together.
+fn parse(text: &str) -> Result<Settings, String> {
+    let settings: Settings = toml::from_str(text).map_err(|error| error.to_string())?;
+    if settings.api.page.is_some() && settings.api.socket == Socket::Off {
+        return Err(
+            "`page` needs the socket, through which `weir page` asks for a login link: remove `socket = \"off\"`"
+                .to_owned(),
+        );
+    }
+    Ok(settings)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_needs_the_socket() {
+        let settings = parse("[api]\npage = '127.0.0.1:9478'").expect("right");
+        let page = settings.api.page.map(|one| one.0.to_string());
+        assert_eq!(page.as_deref(), Some("127.0.0.1:9478"));
+        let error = parse("[api]\npage = '[::1]:9478'\nsocket = 'off'").expect_err("no socket");
+        assert!(error.contains("weir page"), "{error}");
+        assert!(parse("[api]\npage = '192.0.2.1:9478'").is_err());
+    }
 
     #[test]
     fn keys_have_defaults_and_unknown_ones_are_refused() {

@@ -139,6 +139,10 @@ pub(crate) enum Command {
     ///
     /// Applies the files of a folder, repairs what is damaged, reports what was edited.
     Agent(agent::AgentArgs),
+    /// Print a login link for the agent's page
+    ///
+    /// The link is valid once, for a minute. Whoever opens it has the role of the user who asked for it.
+    Page(agent::PageArgs),
     /// Show what an edge was changed to, when and by whom
     History(history::HistoryArgs),
     /// Restore an earlier state of an edge from its history

@@ -59,6 +59,7 @@ mod live_net_helper;
 mod live_net_ping;
 mod live_net_stations;
 mod live_netns_exec;
+mod live_page;
 mod live_prog;
 mod live_redirect;
 mod live_report;

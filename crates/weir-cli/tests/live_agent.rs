@@ -80,7 +80,7 @@ impl Drop for Running {
 
 /// Two hosts, and the folders of an agent on the second.
 pub(crate) struct Bed {
-    left: NetNs,
+    pub(crate) left: NetNs,
     pub(crate) right: NetNs,
     pub(crate) edge: String,
     pub(crate) folder: PathBuf,
@@ -153,7 +153,7 @@ impl Bed {
     }
 
     /// Whether a port of the second host can be connected to.
-    fn connects(&self, port: u16) -> bool {
+    pub(crate) fn connects(&self, port: u16) -> bool {
         let address = SocketAddr::from(([10, 79, 0, 2], port));
         let listener = self
             .right

@@ -4,6 +4,8 @@
 //! workspace. `WEIR_DATA=none` says that tests run without it, and each test that then checks less is listed. With `CI=true` missing data is
 //! a failure unless `WEIR_DATA=none` says that it is meant: a check that did not run must not look like one that passed.
 
+pub mod browser;
+
 use std::env;
 use std::ffi::OsStr;
 use std::fs::File;

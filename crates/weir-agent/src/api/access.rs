@@ -8,6 +8,8 @@ use super::limits::Limits;
 /// What a peer may do. Each role contains those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
+    /// Log in with a link.
+    Guest,
     /// See the metrics.
     Metrics,
     /// See everything that `weir status` and `weir history` show.
@@ -19,9 +21,31 @@ pub(crate) enum Role {
 impl Role {
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Role::Guest => "guest",
             Role::Metrics => "metrics",
             Role::Read => "read",
             Role::Operate => "operate",
+        }
+    }
+}
+
+/// Where a client is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// The Unix socket, where the kernel knows the peer.
+    Socket,
+    /// The TCP address of the metrics.
+    Metrics,
+    /// The TCP address of the page, where a session says who it is.
+    Page,
+}
+
+impl Door {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Door::Socket => "socket",
+            Door::Metrics => "metrics",
+            Door::Page => "page",
         }
     }
 }

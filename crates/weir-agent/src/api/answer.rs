@@ -1,30 +1,35 @@
 //! One request and its answer: route, role, arguments, and the work that it asks for.
 
-use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE,
+};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use serde_json::Value;
-use tokio::sync::{Semaphore, mpsc};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use weir_runtime::history::{Author, user_name};
 
-use super::access::Role;
+use super::access::{Door, Role};
 use super::asks::{self, Ask, Task};
 use super::events;
 use super::host::Host;
 use super::hub::Hub;
 use super::limits::Limits;
 use super::openapi::document;
+use super::page;
+use super::payload::Payload;
 use super::problem::{MEDIA, Problem};
 use super::routes::{self, Arguments, Call, OPENMETRICS, Route};
+use super::sessions::{self, Owner, Sessions};
 use crate::event::Event;
 
 /// Media type of answers.
@@ -33,12 +38,40 @@ const JSON: &str = "application/json";
 /// Media type of event streams.
 const STREAM: &str = "text/event-stream";
 
+/// Connections that are listed of each table: by default, and at most.
+const LISTED: u64 = 100;
+const LISTED_MOST: u64 = 1000;
+
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
-    /// `None`: over TCP, where nobody says who it is.
+    /// `None`: over TCP, where nobody has said who it is.
     pub(super) uid: Option<u32>,
     pub(super) role: Role,
+    pub(super) door: Door,
+}
+
+impl Client {
+    /// Whoever reaches the address of the metrics.
+    pub(super) const SCRAPER: Client = Client {
+        uid: None,
+        role: Role::Metrics,
+        door: Door::Metrics,
+    };
+    /// Whoever reaches the address of the page, before it says whose session it has.
+    pub(super) const VISITOR: Client = Client {
+        uid: None,
+        role: Role::Guest,
+        door: Door::Page,
+    };
+}
+
+/// A client with what its session says.
+#[derive(Clone, Debug)]
+struct Known {
+    client: Client,
+    /// Its token, and how long it is valid yet.
+    session: Option<(String, Duration)>,
 }
 
 /// What all requests share.
@@ -51,6 +84,9 @@ pub(super) struct Shared {
     reader: Arc<Semaphore>,
     /// Those that wait for it.
     waiting: Semaphore,
+    sessions: Arc<Sessions>,
+    /// The address of the page.
+    page: Option<SocketAddr>,
 }
 
 impl Shared {
@@ -59,6 +95,7 @@ impl Shared {
         host: Arc<dyn Host>,
         asks: SyncSender<Ask>,
         limits: Limits,
+        page: Option<SocketAddr>,
     ) -> Shared {
         Shared {
             hub,
@@ -67,6 +104,8 @@ impl Shared {
             limits,
             reader: Arc::new(Semaphore::new(1)),
             waiting: Semaphore::new(limits.waiting),
+            sessions: Arc::default(),
+            page,
         }
     }
 
@@ -116,42 +155,6 @@ fn busy(detail: &str) -> Problem {
     )
 }
 
-/// The body of an answer.
-#[derive(Debug)]
-pub(super) enum Payload {
-    Whole(Option<Bytes>),
-    Stream(mpsc::Receiver<Bytes>),
-}
-
-impl Body for Payload {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let bytes = match &mut *self {
-            Payload::Whole(bytes) => Poll::Ready(bytes.take()),
-            Payload::Stream(receiver) => receiver.poll_recv(cx),
-        };
-        bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        matches!(self, Payload::Whole(None))
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            Payload::Whole(bytes) => {
-                SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64)
-            }
-            Payload::Stream(_) => SizeHint::default(),
-        }
-    }
-}
-
 /// What a request is answered with.
 pub(super) async fn answer(
     shared: &Shared,
@@ -162,8 +165,13 @@ pub(super) async fn answer(
         Ok(response) => response,
         Err((problem, allowed)) => refused(&problem, allowed),
     };
-    let no_store = HeaderValue::from_static("no-store");
-    response.headers_mut().insert(CACHE_CONTROL, no_store);
+    let headers = response.headers_mut();
+    if !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    if client.door == Door::Page {
+        page::protect(headers);
+    }
     response
 }
 
@@ -174,6 +182,9 @@ pub(super) fn refused(problem: &Problem, allowed: Option<String>) -> Response<Pa
     let headers = response.headers_mut();
     if let Some(value) = allowed.and_then(|allowed| HeaderValue::from_str(&allowed).ok()) {
         headers.insert(ALLOW, value);
+    }
+    if problem.status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     // What the client still sends is not read.
     if matches!(
@@ -191,23 +202,17 @@ async fn routed(
     request: Request<Incoming>,
 ) -> Result<Response<Payload>, (Problem, Option<String>)> {
     let (head, body) = request.into_parts();
-    let (route, mut arguments) = routes::find(&head.method, head.uri.path())?;
     let plain = |problem| (problem, None);
-    if client.role < route.role {
-        let role = route.role.name();
-        let (detail, next) = match client.uid {
-            Some(uid) => (
-                format!("user {uid} has not the role {role}"),
-                format!("connect as root, or as a member of `{role}-group` of agent.toml, `[api]`"),
-            ),
-            None => (
-                format!("{} is not served over TCP", head.uri.path()),
-                "GET /metrics here; connect to the Unix socket of the agent for the rest"
-                    .to_owned(),
-            ),
-        };
-        return Err(plain(Problem::new(StatusCode::FORBIDDEN, detail, next)));
+    if client.door == Door::Page {
+        page::check_host(&head).map_err(plain)?;
+        if let Some(response) = page::file(&head) {
+            return Ok(response);
+        }
+        page::check_origin(&head.headers).map_err(plain)?;
     }
+    let (route, mut arguments) = routes::find(&head.method, head.uri.path())?;
+    let known = identified(shared, client, &head.headers).map_err(plain)?;
+    admitted(&known.client, route, head.uri.path()).map_err(plain)?;
     let query = head.uri.query().unwrap_or_default();
     routes::query(route, query, &mut arguments).map_err(plain)?;
     if head.method == Method::POST {
@@ -216,9 +221,76 @@ async fn routed(
             .map_err(plain)?;
         routes::body(route, &bytes, &mut arguments).map_err(plain)?;
     }
-    called(shared, client, route, arguments, &head.headers)
+    called(shared, &known, route, arguments, &head.headers)
         .await
         .map_err(plain)
+}
+
+/// A client with its session, where there are sessions and it has one.
+///
+/// # Errors
+/// 401: its session is over.
+fn identified(shared: &Shared, client: Client, headers: &HeaderMap) -> Result<Known, Problem> {
+    let given = headers
+        .get(AUTHORIZATION)
+        .filter(|_| client.door == Door::Page);
+    let Some(given) = given else {
+        let session = None;
+        return Ok(Known { client, session });
+    };
+    let token = given
+        .to_str()
+        .ok()
+        .and_then(|text| text.strip_prefix("Bearer "));
+    let token = token.unwrap_or_default().trim();
+    let Some((owner, left)) = shared.sessions.find(token, Instant::now()) else {
+        return Err(unknown("the session is over"));
+    };
+    let client = Client {
+        uid: Some(owner.uid),
+        role: owner.role,
+        ..client
+    };
+    let session = Some((token.to_owned(), left));
+    Ok(Known { client, session })
+}
+
+/// 401: nobody knows who asks.
+fn unknown(detail: &str) -> Problem {
+    Problem::new(
+        StatusCode::UNAUTHORIZED,
+        detail,
+        "run `weir page` on the host for a login link",
+    )
+}
+
+/// Whether a client may use a route here.
+fn admitted(client: &Client, route: &Route, path: &str) -> Result<(), Problem> {
+    let forbidden =
+        |detail: String, next: String| Err(Problem::new(StatusCode::FORBIDDEN, detail, next));
+    let is_here = route.door.is_none_or(|door| door == client.door);
+    let may = client.role >= route.role;
+    let role = route.role.name();
+    match (client.door, client.uid) {
+        (Door::Metrics, _) if !may || !is_here => forbidden(
+            format!("{path} is not served over TCP"),
+            "GET /metrics here; connect to the Unix socket of the agent for the rest".to_owned(),
+        ),
+        (Door::Page, None) if !may => Err(unknown("nobody is logged in")),
+        (_, uid) if !may => forbidden(
+            format!("user {} has not the role {role}", uid.unwrap_or_default()),
+            format!("connect as root, or as a member of `{role}-group` of agent.toml, `[api]`"),
+        ),
+        (Door::Socket, _) if !is_here => forbidden(
+            format!("{path} is of the page"),
+            "the socket needs no session: send the request without one".to_owned(),
+        ),
+        (Door::Page, _) if !is_here => forbidden(
+            format!("{path} is not served to the page"),
+            "connect to the Unix socket of the agent".to_owned(),
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// A body within its limits.
@@ -285,11 +357,12 @@ async fn collect(
 
 async fn called(
     shared: &Shared,
-    client: Client,
+    known: &Known,
     route: &Route,
     arguments: Arguments,
     headers: &HeaderMap,
 ) -> Result<Response<Payload>, Problem> {
+    let client = known.client;
     let edge = arguments.text("edge").to_owned();
     let value = match route.call {
         Call::Agent => shared.hub.view(),
@@ -340,7 +413,7 @@ async fn called(
             shared.read(move |host| host.plan(&file)).await?
         }
         Call::Document => document(),
-        Call::Events => return Ok(stream(shared, &arguments, headers)),
+        Call::Events => return Ok(stream(shared, known, &arguments, headers)),
         Call::Metrics => {
             let view = shared.hub.current();
             let text = shared.read(move |host| host.metrics(&view)).await?;
@@ -353,6 +426,27 @@ async fn called(
                 .read(move |host| host.status(Some(&edge), with_hits))
                 .await?
         }
+        Call::Graph => shared.read(move |host| host.graph(&edge)).await?,
+        Call::Waiting => shared.read(move |host| host.waiting(&edge)).await?,
+        Call::Connections => {
+            let function = arguments.given("function").map(str::to_owned);
+            let limit = arguments.number("limit").unwrap_or(LISTED);
+            let limit = limit.min(LISTED_MOST) as usize;
+            let work = move |host: &dyn Host| host.connections(&edge, function.as_deref(), limit);
+            shared.read(work).await?
+        }
+        Call::Session => {
+            let left = known.session.as_ref().map(|(_, left)| left.as_secs());
+            json!({ "user": user(client), "role": client.role.name(), "seconds": left.unwrap_or(0) })
+        }
+        Call::Link => link(shared, client).await?,
+        Call::Login => login(shared, &arguments)?,
+        Call::Logout => {
+            if let Some((token, _)) = &known.session {
+                shared.sessions.end(token);
+            }
+            json!({ "ended": true })
+        }
         Call::History => shared.read(move |host| host.history(&edge, None)).await?,
         Call::Change => {
             let number = arguments.number("number").map(|number| number as u32);
@@ -362,18 +456,79 @@ async fn called(
     Ok(json(&value))
 }
 
+/// A login link with the role of whoever asks for it. The agent's log has it: a link is a way in.
+async fn link(shared: &Shared, client: Client) -> Result<Value, Problem> {
+    let (Some(address), Some(uid)) = (shared.page, client.uid) else {
+        return Err(Problem::conflict(
+            "no page is served",
+            "name its address in agent.toml: `[api] page = \"127.0.0.1:9478\"`",
+        ));
+    };
+    let owner = Owner {
+        uid,
+        role: client.role,
+    };
+    let sessions = Arc::clone(&shared.sessions);
+    let event = Event::Requested {
+        edge: None,
+        what: format!("login link for the page, role {}", owner.role.name()),
+        user: user(client),
+    };
+    let work = move |_: &dyn Host| {
+        let code = sessions.link(owner, Instant::now()).map_err(random)?;
+        let value = json!({
+            "url": format!("http://{address}/#login={code}"),
+            "seconds": sessions::LINK_TIME.as_secs(),
+            "role": owner.role.name(),
+        });
+        Ok((value, Some(event)))
+    };
+    shared.change(Task::Run(Box::new(work))).await
+}
+
+fn login(shared: &Shared, arguments: &Arguments) -> Result<Value, Problem> {
+    let opened = shared
+        .sessions
+        .open(arguments.text("code"), Instant::now())
+        .map_err(random)?;
+    let Some((token, owner)) = opened else {
+        return Err(unknown("the login link was used, or has expired"));
+    };
+    Ok(json!({
+        "token": token,
+        "user": user_name(owner.uid),
+        "role": owner.role.name(),
+        "seconds": sessions::SESSION_TIME.as_secs(),
+    }))
+}
+
+fn random(error: std::io::Error) -> Problem {
+    Problem::failed(format!("no random bytes: {error}"))
+}
+
 /// Who asks, by name.
 fn user(client: Client) -> String {
     client.uid.map_or_else(String::new, user_name)
 }
 
 /// Events after the number that is given, or after the newest.
-fn stream(shared: &Shared, arguments: &Arguments, headers: &HeaderMap) -> Response<Payload> {
+fn stream(
+    shared: &Shared,
+    known: &Known,
+    arguments: &Arguments,
+    headers: &HeaderMap,
+) -> Response<Payload> {
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let last = last.and_then(|id| id.trim().parse::<u64>().ok());
     let after = last.or(arguments.number("after"));
     let after = after.unwrap_or_else(|| shared.hub.newest());
-    let receiver = events::stream(Arc::clone(&shared.hub), after);
+    let sessions = Arc::clone(&shared.sessions);
+    let token = known.session.as_ref().map(|(token, _)| token.clone());
+    let may_go_on = move || {
+        let is_open = |token: &String| sessions.is_open(token, Instant::now());
+        token.as_ref().is_none_or(is_open)
+    };
+    let receiver = events::stream(Arc::clone(&shared.hub), after, may_go_on);
     with_media(STREAM, Payload::Stream(receiver))
 }
 

@@ -18,8 +18,13 @@ const BATCH: usize = 32;
 /// A comment is sent when nothing happened for so long: it tells both ends that the other lives.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
 
-/// The events after a number, as they come. Ends when its receiver is dropped.
-pub(super) fn stream(hub: Arc<Hub>, after: u64) -> mpsc::Receiver<Bytes> {
+/// The events after a number, as they come. Ends when its receiver is dropped, or when its client may not see more, which is asked before each
+/// piece.
+pub(super) fn stream(
+    hub: Arc<Hub>,
+    after: u64,
+    may_go_on: impl Fn() -> bool + Send + 'static,
+) -> mpsc::Receiver<Bytes> {
     // One piece waits: the rest stays in the ring.
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
@@ -27,6 +32,9 @@ pub(super) fn stream(hub: Arc<Hub>, after: u64) -> mpsc::Receiver<Bytes> {
         let mut at = after;
         let mut text = ": weir\n\n".to_owned();
         loop {
+            if !may_go_on() {
+                return;
+            }
             if !text.is_empty() && sender.send(Bytes::from(text)).await.is_err() {
                 return;
             }

@@ -22,7 +22,30 @@ pub trait Host: Send + Sync + 'static {
     /// There is no such edge or change, or no history is kept.
     fn history(&self, edge: &str, number: Option<u32>) -> Result<Value, Problem>;
 
-    /// What `weir diff --json` prints of a file. Changes nothing.
+    /// Nodes and links of an edge with their counters, as docs/openapi.json describes them.
+    ///
+    /// # Errors
+    /// No such edge runs, or its state cannot be read.
+    fn graph(&self, edge: &str) -> Result<Value, Problem>;
+
+    /// Connections of the functions of an edge that track them, or of one: at most so many of each table.
+    ///
+    /// # Errors
+    /// No such edge runs, or its state cannot be read.
+    fn connections(
+        &self,
+        edge: &str,
+        function: Option<&str>,
+        limit: usize,
+    ) -> Result<Value, Problem>;
+
+    /// Whether a change of an edge waits for confirmation, and for how many seconds yet.
+    ///
+    /// # Errors
+    /// No such edge runs.
+    fn waiting(&self, edge: &str) -> Result<Value, Problem>;
+
+    /// What `weir diff --json` prints of a file, and in `lines` what it prints as text, unless nothing differs. Changes nothing.
     ///
     /// # Errors
     /// The file has mistakes.

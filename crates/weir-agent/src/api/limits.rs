@@ -9,8 +9,10 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// Connections of one user, root included.
     pub(crate) of_user: usize,
-    /// Connections over TCP.
+    /// Connections to the address of the metrics.
     pub(crate) scrapers: usize,
+    /// Connections to the address of the page. A browser opens up to six for each tab.
+    pub(crate) visitors: usize,
     /// Refused connections that are listened to, so that they get to read why. More are closed at once.
     pub(crate) refused: usize,
     /// For how long.
@@ -41,6 +43,7 @@ impl Default for Limits {
             connections: 128,
             of_user: 32,
             scrapers: 16,
+            visitors: 48,
             refused: 32,
             refused_time: Duration::from_secs(1),
             head: 16 << 10,

@@ -1,4 +1,4 @@
-//! The agent's HTTP API: what runs, its history and its metrics for programs, by a Unix socket.
+//! The agent's HTTP API: what runs, its history and its metrics for programs, by a Unix socket; and the page, which is a client of it.
 //!
 //! The server is one thread with its own single-threaded runtime, so no client can hold up the agent's loop. What it asks of the host is the
 //! trait [`Host`]; what both threads share is the hub. `routes::ROUTES` is the one list of requests. Design: docs/design/api.md.
@@ -6,14 +6,18 @@
 mod access;
 mod answer;
 mod asks;
+mod client;
 mod events;
 mod host;
 mod hub;
 mod limits;
 mod openapi;
+mod page;
+mod payload;
 mod problem;
 mod routes;
 mod server;
+mod sessions;
 mod stall;
 
 use std::path::PathBuf;
@@ -21,6 +25,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
+pub use client::{ClientError, ask};
 pub use host::Host;
 pub use openapi::document;
 pub use problem::Problem;
@@ -92,14 +97,15 @@ impl Api {
         // Before the next begins: it may be at the same place.
         self.server = None;
         let places = Places {
-            socket: place(&settings.socket),
+            socket: socket_path(&settings.socket),
             access: Access {
                 read: settings.read_group.map(|group| group.0),
                 operate: settings.operate_group.map(|group| group.0),
             },
             metrics: settings.metrics.map(|address| address.0),
+            page: settings.page.map(|address| address.0),
         };
-        if places.socket.is_none() && places.metrics.is_none() {
+        if places == Places::default() {
             self.error = None;
             return Vec::new();
         }
@@ -113,7 +119,8 @@ impl Api {
                 let metrics = places
                     .metrics
                     .map(|address| format!("http://{address}/metrics"));
-                let all = socket.into_iter().chain(metrics);
+                let page = places.page.map(|address| format!("http://{address}/"));
+                let all = socket.into_iter().chain(metrics).chain(page);
                 all.map(|at| Event::Serving { at }).collect()
             }
             Err(text) => {
@@ -169,7 +176,8 @@ impl Api {
 }
 
 /// The path of a socket; `None`: there is to be none.
-fn place(socket: &Socket) -> Option<PathBuf> {
+#[must_use]
+pub fn socket_path(socket: &Socket) -> Option<PathBuf> {
     match socket {
         Socket::Off => None,
         Socket::Path(path) => Some(path.clone()),

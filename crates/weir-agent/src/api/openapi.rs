@@ -35,7 +35,7 @@ pub fn document() -> Value {
         "info": {
             "title": "weir agent",
             "version": "1",
-            "description": "HTTP on the Unix socket of `weir agent`. Problems are those of RFC 9457; `next` says what to do.",
+            "description": "HTTP on the Unix socket of `weir agent`, and for its page. Problems are those of RFC 9457; `next` says what to do.",
             "license": { "name": "Apache-2.0 OR MIT" },
         },
         "paths": paths,
@@ -88,6 +88,9 @@ fn operation(route: &Route) -> Value {
         "responses": responses,
     });
     let mut members: Map<String, Value> = operation.as_object().cloned().unwrap_or_default();
+    if let Some(door) = route.door {
+        members.insert("x-only-at".to_owned(), json!(door.name()));
+    }
     if has_body {
         let content = json!({ "application/json": { "schema": object(route.body, false) } });
         members.insert(

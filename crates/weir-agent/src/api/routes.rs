@@ -3,7 +3,7 @@
 use hyper::{Method, StatusCode};
 use serde_json::{Map, Value};
 
-use super::access::Role;
+use super::access::{Door, Role};
 use super::problem::Problem;
 
 /// What a request asks for.
@@ -13,14 +13,21 @@ pub(crate) enum Call {
     Apply,
     Change,
     Confirm,
+    Connections,
     Document,
     Edge,
     Events,
+    Graph,
     History,
+    Link,
+    Login,
+    Logout,
     Metrics,
     Plan,
     Rollback,
+    Session,
     Status,
+    Waiting,
 }
 
 /// Types of arguments and of members of answers.
@@ -61,6 +68,8 @@ pub(crate) struct Route {
     /// Parts in braces are arguments.
     pub(crate) path: &'static str,
     pub(crate) role: Role,
+    /// The only place where it is offered; `None`: at all of them.
+    pub(crate) door: Option<Door>,
     pub(crate) call: Call,
     pub(crate) summary: &'static str,
     /// Arguments of the query; none must be given.
@@ -131,12 +140,23 @@ const AGENT: &[Field] = &[
     field("newest_event", Type::Integer, "Number of the newest event"),
 ];
 
+const SESSION: &[Field] = &[
+    field("user", Type::String, "Who asks"),
+    field("role", Type::String, "`read` or `operate`"),
+    field(
+        "seconds",
+        Type::Integer,
+        "Until the session of the page ends; 0 at the socket, which has none",
+    ),
+];
+
 /// All of them.
 pub(crate) const ROUTES: &[Route] = &[
     Route {
         method: Method::POST,
         path: "/v1/apply",
         role: Role::Operate,
+        door: None,
         call: Call::Apply,
         summary: "Apply all files again, also of edited edges, as SIGHUP; answers when it is done",
         query: &[],
@@ -148,6 +168,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/v1/edges/{edge}/confirm",
         role: Role::Operate,
+        door: None,
         call: Call::Confirm,
         summary: "Confirm the change that waits, as `weir apply --confirm-now`",
         query: &[],
@@ -162,17 +183,22 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/v1/edges/{edge}/plan",
         role: Role::Operate,
+        door: None,
         call: Call::Plan,
         summary: "What applying the file of an edge would change, as `weir diff --json`; changes nothing",
         query: &[],
         body: &[],
-        answer: Answer::Json(&[field("edge", Type::String, "Name of the edge")]),
+        answer: Answer::Json(&[
+            field("edge", Type::String, "Name of the edge"),
+            field("lines", Type::Array, "What would change, a line each"),
+        ]),
         problems: &[StatusCode::NOT_FOUND, StatusCode::UNPROCESSABLE_ENTITY],
     },
     Route {
         method: Method::POST,
         path: "/v1/edges/{edge}/rollback",
         role: Role::Operate,
+        door: None,
         call: Call::Rollback,
         summary: "Restore the state after an earlier change, as `weir rollback`",
         query: &[],
@@ -197,9 +223,67 @@ pub(crate) const ROUTES: &[Route] = &[
         problems: CHANGES_EDGE,
     },
     Route {
+        method: Method::POST,
+        path: "/v1/session",
+        role: Role::Guest,
+        door: Some(Door::Page),
+        call: Call::Login,
+        summary: "Open a session of the page with the code of a login link",
+        query: &[],
+        body: &[field("code", Type::String, "The code; it is valid once")],
+        answer: Answer::Json(&[
+            field("token", Type::String, "For `Authorization: Bearer TOKEN`"),
+            field("user", Type::String, "Who asked for the link"),
+            field("role", Type::String, "`read` or `operate`"),
+            field("seconds", Type::Integer, "Until the session ends"),
+        ]),
+        problems: &[StatusCode::UNAUTHORIZED],
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/session/end",
+        role: Role::Read,
+        door: Some(Door::Page),
+        call: Call::Logout,
+        summary: "End the session of the page",
+        query: &[],
+        body: &[],
+        answer: Answer::Json(&[field("ended", Type::Boolean, "true")]),
+        problems: &[StatusCode::UNAUTHORIZED],
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/session/link",
+        role: Role::Read,
+        door: Some(Door::Socket),
+        call: Call::Link,
+        summary: "Make a login link for the page, with the role of the client, as `weir page`",
+        query: &[],
+        body: &[],
+        answer: Answer::Json(&[
+            field("url", Type::String, "The link; it is valid once"),
+            field("seconds", Type::Integer, "Until it expires"),
+            field("role", Type::String, "`read` or `operate`"),
+        ]),
+        problems: CHANGES_EDGE,
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/session",
+        role: Role::Read,
+        door: None,
+        call: Call::Session,
+        summary: "Who asks, and with which role",
+        query: &[],
+        body: &[],
+        answer: Answer::Json(SESSION),
+        problems: &[],
+    },
+    Route {
         method: Method::GET,
         path: "/metrics",
         role: Role::Metrics,
+        door: None,
         call: Call::Metrics,
         summary: "Counters of all edges as OpenMetrics text",
         query: &[],
@@ -211,6 +295,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/v1/agent",
         role: Role::Read,
+        door: None,
         call: Call::Agent,
         summary: "Files and children of the agent, with their errors",
         query: &[],
@@ -222,6 +307,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/v1/events",
         role: Role::Read,
+        door: None,
         call: Call::Events,
         summary: "What the agent does and finds, as it happens (server-sent events)",
         query: &[field(
@@ -237,6 +323,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/v1/openapi.json",
         role: Role::Read,
+        door: None,
         call: Call::Document,
         summary: "This document",
         query: &[],
@@ -253,6 +340,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/v1/status",
         role: Role::Read,
+        door: None,
         call: Call::Status,
         summary: "All that runs, as `weir status --json`",
         query: &[],
@@ -264,6 +352,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/v1/edges/{edge}",
         role: Role::Read,
+        door: None,
         call: Call::Edge,
         summary: "One edge, as `weir status --edge EDGE --json`",
         query: &[field("hits", Type::Boolean, "With the hits of rules")],
@@ -273,8 +362,84 @@ pub(crate) const ROUTES: &[Route] = &[
     },
     Route {
         method: Method::GET,
+        path: "/v1/edges/{edge}/confirm",
+        role: Role::Read,
+        door: None,
+        call: Call::Waiting,
+        summary: "Whether a change of an edge waits for confirmation, and until when",
+        query: &[],
+        body: &[],
+        answer: Answer::Json(&[
+            field("edge", Type::String, "Name of the edge"),
+            field("waits", Type::Boolean, "Whether one waits"),
+            field(
+                "seconds",
+                Type::Integer,
+                "Until the former state is restored; 0: none waits",
+            ),
+        ]),
+        problems: &[StatusCode::NOT_FOUND],
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/edges/{edge}/connections",
+        role: Role::Read,
+        door: None,
+        call: Call::Connections,
+        summary: "Connections of the functions of an edge that track them",
+        query: &[
+            field(
+                "function",
+                Type::String,
+                "Of this function only; default: of all",
+            ),
+            field(
+                "limit",
+                Type::Integer,
+                "Connections that are listed of each table; default: 100, at most 1000",
+            ),
+        ],
+        body: &[],
+        answer: Answer::Json(&[
+            field("edge", Type::String, "Name of the edge"),
+            field(
+                "tables",
+                Type::Array,
+                "Tables: `function`, `capacity`, `counted`, `is_whole`, `by_state`, `connections`",
+            ),
+        ]),
+        problems: &[StatusCode::NOT_FOUND],
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/edges/{edge}/graph",
+        role: Role::Read,
+        door: None,
+        call: Call::Graph,
+        summary: "Ports, functions, networks and tunnels of an edge with their links and counters",
+        query: &[],
+        body: &[],
+        answer: Answer::Json(&[
+            field("edge", Type::String, "Name of the edge"),
+            field(
+                "generation",
+                Type::Integer,
+                "Of the graph; 0: networks only",
+            ),
+            field(
+                "nodes",
+                Type::Array,
+                "Nodes: `id`, `kind`, `name`, `detail`, `packets`, `bytes`, `drops`, `reasons`, `warning`",
+            ),
+            field("links", Type::Array, "Links: `from`, `to`, `out`"),
+        ]),
+        problems: &[StatusCode::NOT_FOUND],
+    },
+    Route {
+        method: Method::GET,
         path: "/v1/edges/{edge}/history",
         role: Role::Read,
+        door: None,
         call: Call::History,
         summary: "Changes of an edge, as `weir history --json`",
         query: &[],
@@ -294,6 +459,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/v1/edges/{edge}/history/{number}",
         role: Role::Read,
+        door: None,
         call: Call::Change,
         summary: "One change of an edge, as `weir history NUMBER --json`",
         query: &[],
@@ -310,6 +476,11 @@ pub(crate) struct Arguments(Map<String, Value>);
 impl Arguments {
     pub(crate) fn text(&self, name: &str) -> &str {
         self.0.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// `None`: it is not given.
+    pub(crate) fn given(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(Value::as_str)
     }
 
     pub(crate) fn flag(&self, name: &str) -> bool {

@@ -28,12 +28,13 @@ use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
-use super::access::{Access, Connections, Peer, Place, Role};
-use super::answer::{Client, Payload, Shared, answer, refused};
+use super::access::{Access, Connections, Door, Peer, Place};
+use super::answer::{Client, Shared, answer, refused};
 use super::asks::Ask;
 use super::host::Host;
 use super::hub::Hub;
 use super::limits::Limits;
+use super::payload::Payload;
 use super::problem::{MEDIA, Problem};
 use super::stall::Stall;
 
@@ -52,6 +53,8 @@ pub(super) struct Places {
     pub(super) access: Access,
     /// The address of the metrics over TCP.
     pub(super) metrics: Option<SocketAddr>,
+    /// The address of the page over TCP.
+    pub(super) page: Option<SocketAddr>,
 }
 
 /// A thread that serves; ends when dropped.
@@ -75,7 +78,10 @@ impl Server {
         asks: SyncSender<Ask>,
     ) -> Result<Server, String> {
         let access = places.access;
-        let metrics = places.metrics.map(listen_tcp).transpose()?;
+        let metrics = places.metrics.map(|at| listen_tcp(at, "metrics"));
+        let metrics = metrics.transpose()?;
+        let page = places.page.map(|at| listen_tcp(at, "page")).transpose()?;
+        let page_address = places.page;
         // Last: the file of a socket outlives a failure of what comes after.
         let socket = places.socket.as_deref();
         let socket = socket.map(|path| listen(path, &access)).transpose()?;
@@ -89,12 +95,28 @@ impl Server {
         let (stop, mut stopped) = watch::channel(());
         let work = move || {
             runtime.block_on(async {
-                let shared = Arc::new(Shared::new(hub, host, asks, limits));
+                let shared = Arc::new(Shared::new(hub, host, asks, limits, page_address));
                 // They were made non-blocking, and the runtime is there: what else can fail is a lack of memory.
                 let metrics = metrics.and_then(|one| TcpListener::from_std(one).ok());
                 let socket = socket.and_then(|one| UnixListener::from_std(one).ok());
+                let page = page.and_then(|one| TcpListener::from_std(one).ok());
                 if let Some(listener) = metrics {
-                    tokio::spawn(accept_tcp(listener, Arc::clone(&shared)));
+                    let shared = Arc::clone(&shared);
+                    tokio::spawn(accept_tcp(
+                        listener,
+                        Client::SCRAPER,
+                        limits.scrapers,
+                        shared,
+                    ));
+                }
+                if let Some(listener) = page {
+                    let shared = Arc::clone(&shared);
+                    tokio::spawn(accept_tcp(
+                        listener,
+                        Client::VISITOR,
+                        limits.visitors,
+                        shared,
+                    ));
                 }
                 match socket {
                     Some(listener) => accept(listener, access, shared, stopped).await,
@@ -161,10 +183,10 @@ fn listen(path: &Path, access: &Access) -> Result<StdListener, String> {
     Ok(listener)
 }
 
-fn listen_tcp(address: SocketAddr) -> Result<StdTcpListener, String> {
+fn listen_tcp(address: SocketAddr, key: &str) -> Result<StdTcpListener, String> {
     let cannot = |error: io::Error| {
         format!(
-            "cannot listen on {address}: {error}; name another address in agent.toml, `[api] metrics`"
+            "cannot listen on {address}: {error}; name another address in agent.toml, `[api] {key}`"
         )
     };
     let listener = StdTcpListener::bind(address).map_err(cannot)?;
@@ -172,9 +194,9 @@ fn listen_tcp(address: SocketAddr) -> Result<StdTcpListener, String> {
     Ok(listener)
 }
 
-/// Serves the metrics, to everybody who reaches the address.
-async fn accept_tcp(listener: TcpListener, shared: Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(shared.limits.scrapers));
+/// Serves an address over TCP, to everybody who reaches it.
+async fn accept_tcp(listener: TcpListener, client: Client, most: usize, shared: Arc<Shared>) {
+    let places = Arc::new(Semaphore::new(most));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             sleep(PAUSE).await;
@@ -183,16 +205,12 @@ async fn accept_tcp(listener: TcpListener, shared: Arc<Shared>) {
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
             let problem = Problem::new(
                 StatusCode::TOO_MANY_REQUESTS,
-                format!("too many connections: {}", shared.limits.scrapers),
+                format!("too many connections: {most}"),
                 "close some, and try again",
             );
             // It has the room of a fresh socket, so it is written at once or not at all.
             drop(stream.try_write(&refusal(&problem)));
             continue;
-        };
-        let client = Client {
-            uid: None,
-            role: Role::Metrics,
         };
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
@@ -292,8 +310,12 @@ fn admit(
             "close some, and try again",
         ));
     };
-    let uid = Some(peer.uid);
-    Ok((Client { uid, role }, place))
+    let client = Client {
+        uid: Some(peer.uid),
+        role,
+        door: Door::Socket,
+    };
+    Ok((client, place))
 }
 
 /// An answer to a connection whose request is not read.

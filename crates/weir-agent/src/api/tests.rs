@@ -1,5 +1,7 @@
 //! The API over real sockets, with a host that is made up and limits that are short.
 
+mod page;
+
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -46,8 +48,25 @@ impl Host for MadeUp {
         Ok(json!({ "edge": edge, "number": number }))
     }
 
+    fn graph(&self, edge: &str) -> Result<Value, Problem> {
+        Ok(json!({ "edge": edge, "generation": 1, "nodes": [], "links": [] }))
+    }
+
+    fn connections(
+        &self,
+        edge: &str,
+        function: Option<&str>,
+        limit: usize,
+    ) -> Result<Value, Problem> {
+        Ok(json!({ "edge": edge, "function": function, "limit": limit, "tables": [] }))
+    }
+
+    fn waiting(&self, edge: &str) -> Result<Value, Problem> {
+        Ok(json!({ "edge": edge, "waits": false, "seconds": 0 }))
+    }
+
     fn plan(&self, file: &Path) -> Result<Value, Problem> {
-        Ok(json!({ "edge": "office", "file": file }))
+        Ok(json!({ "edge": "office", "file": file, "lines": [] }))
     }
 
     fn rollback(
@@ -136,7 +155,7 @@ fn start(path: &Path, limits: Limits, hub: &Arc<Hub>) -> Result<Server, String> 
     let places = Places {
         socket: Some(path.to_owned()),
         access,
-        metrics: None,
+        ..Places::default()
     };
     let (queue, _) = asks::queue();
     Server::start(&places, limits, Arc::clone(hub), Arc::new(MadeUp), queue)

@@ -18,3 +18,17 @@ pub(crate) struct AgentArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// Arguments of `weir page`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PageArgs {
+    /// Folder of the agent, whose agent.toml names its socket
+    #[arg(value_name = "FOLDER", default_value = "/etc/weir")]
+    pub(crate) folder: PathBuf,
+    /// Socket of the agent; default: that of agent.toml
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -132,6 +132,13 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         &["weir agent", "weir agent ./edges --interval 5s --json"],
     ),
     (
+        "page",
+        &[
+            "weir page",
+            "weir page --socket /run/weir/agent.sock --json",
+        ],
+    ),
+    (
         "history",
         &["weir history", "weir history 12 --edge office --json"],
     ),

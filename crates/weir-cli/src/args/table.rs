@@ -28,8 +28,21 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Graph",
         &[
-            "init", "plan", "apply", "diff", "status", "top", "drops", "trace", "capture", "route",
-            "service", "agent", "history", "rollback", "down",
+            "init",
+            "plan",
+            "apply",
+            "diff",
+            "status",
+            "top",
+            "drops",
+            "trace",
+            "capture",
+            "route",
+            "service",
+            "agent, page",
+            "history",
+            "rollback",
+            "down",
         ],
     ),
     ("Networks", &["net"]),
@@ -49,6 +62,10 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
 
 /// What commands do that share a line.
 const TOGETHER: &[(&str, &str)] = &[
+    (
+        "agent, page",
+        "Keep edges as their files say; log in to the agent's page",
+    ),
     (
         "lab, bench",
         "Experiments and benchmarks in namespaces (weir-lab)",

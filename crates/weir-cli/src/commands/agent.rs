@@ -1,6 +1,8 @@
 //! `weir agent`: looks at files and edges at an interval, until a signal. What it does is `weir_agent`'s; here are signals, systemd and output.
 
+mod graph;
 mod host;
+pub(super) mod page;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -230,6 +230,37 @@ fn total(table: &mut Table, filter: &ConnectionFilter, json: bool) -> Result<(),
     Ok(output::out(&text)?)
 }
 
+/// Connections that are counted of one table for a summary. Reading a million takes seconds, and each reader waits for the one before.
+const COUNTED: u64 = 100_000;
+
+/// A table with its first connections, and how many there are by state.
+pub(super) fn summary_json(one: &Tracked, limit: usize) -> Result<serde_json::Value, Failure> {
+    let (mut listed, mut by_state) = (Vec::new(), BTreeMap::<String, u64>::new());
+    let (mut counted, mut from) = (0, Some(0));
+    while let Some(start) = from.filter(|_| counted < COUNTED) {
+        let page = one
+            .table
+            .page(&ConnectionFilter::default(), start, PAGE as usize);
+        let page = page.map_err(Failure::failed)?;
+        for connection in page.connections {
+            counted += 1;
+            *by_state.entry(connection.state.clone()).or_default() += 1;
+            if listed.len() < limit {
+                listed.push(connection);
+            }
+        }
+        from = page.next.filter(|next| *next > start);
+    }
+    Ok(serde_json::json!({
+        "function": one.function,
+        "capacity": one.capacity,
+        "counted": counted,
+        "is_whole": from.is_none(),
+        "by_state": by_state,
+        "connections": listed,
+    }))
+}
+
 fn line(connection: &Connection) -> String {
     let mut text = format!(
         "{} {} {} idle {} left {}",

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_agent::api::{Host, Problem};
 use weir_agent::{View, metrics};
 use weir_runtime::RuntimeError;
+use weir_runtime::connections::tracked;
 use weir_runtime::history::{Author, Entry, History};
 
+use super::graph::Graph;
+use crate::commands::connections;
 use crate::commands::edge::status::Found;
 use crate::commands::edge::{confirm, diff};
 use crate::commands::history;
@@ -38,6 +41,38 @@ impl Host for Here {
         change(&entries, edge, number).map(history::as_json)
     }
 
+    fn graph(&self, edge: &str) -> Result<Value, Problem> {
+        runs(edge)?;
+        let graph = Graph::read(edge).map_err(failed)?;
+        serde_json::to_value(graph).map_err(|error| Problem::failed(error.to_string()))
+    }
+
+    fn connections(
+        &self,
+        edge: &str,
+        function: Option<&str>,
+        limit: usize,
+    ) -> Result<Value, Problem> {
+        runs(edge)?;
+        let tables = tracked(Some(edge)).map_err(failed)?;
+        let is_meant = |name: &str| function.is_none_or(|function| function == name);
+        let mut listed = Vec::new();
+        for one in tables.iter().filter(|one| is_meant(&one.function)) {
+            listed.push(connections::summary_json(one, limit).map_err(failed)?);
+        }
+        Ok(json!({ "edge": edge, "tables": listed }))
+    }
+
+    fn waiting(&self, edge: &str) -> Result<Value, Problem> {
+        runs(edge)?;
+        let left = confirm::waits_for(edge).map_err(failed)?;
+        Ok(json!({
+            "edge": edge,
+            "waits": left.is_some(),
+            "seconds": left.map_or(0, |left| left.as_secs()),
+        }))
+    }
+
     fn plan(&self, file: &Path) -> Result<Value, Problem> {
         let planned = weir_runtime::plan(file, None).map_err(|error| match &error {
             RuntimeError::Mistakes { found, .. } => Problem::mistakes(
@@ -48,7 +83,9 @@ impl Host for Here {
             _ => failed(error),
         })?;
         let changes = planned.changes(&mut |_| ()).map_err(failed)?;
-        diff::json(&planned.edge, &changes).map_err(failed)
+        let mut value = diff::json(&planned.edge, &changes).map_err(failed)?;
+        value["lines"] = json!(diff::lines(&changes));
+        Ok(value)
     }
 
     fn rollback(

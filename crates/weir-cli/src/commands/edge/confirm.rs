@@ -5,12 +5,12 @@
 //! first after the time, the second at once. What another command made of the edge meanwhile stays. What waits is a file in the run folder; whoever confirms removes it.
 
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -46,6 +46,7 @@ pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Res
         "confirm within {} s, or the previous configuration is restored: press ENTER here, or run `weir apply --confirm-now --edge {name}`",
         limit.as_secs_f64()
     ));
+    waiting.show(limit)?;
     let answer = wait(&waiting, &signals, limit)?;
     if answer == Answer::Confirmed {
         output::complain("confirmed");
@@ -102,6 +103,33 @@ pub(crate) fn json(edge: &str) -> serde_json::Value {
     serde_json::json!({ "edge": edge, "confirmed": true })
 }
 
+/// How long a change of an edge waits for confirmation yet; `None`: none does.
+pub(crate) fn waits_for(edge: &str) -> Result<Option<Duration>, Failure> {
+    let text = match fs::read_to_string(place(edge)) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Failure::failed(error)),
+    };
+    let mut lines = text.lines();
+    if !lines.next().is_some_and(lives) {
+        return Ok(None);
+    }
+    let until = lines.next().and_then(|line| line.parse().ok());
+    // It is applied just now: the time has not begun.
+    let until = until.map_or_else(SystemTime::now, |seconds| {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    });
+    Ok(Some(
+        until.duration_since(SystemTime::now()).unwrap_or_default(),
+    ))
+}
+
+/// Whether a process, by its number in a file, lives.
+fn lives(pid: &str) -> bool {
+    let pid = pid.trim();
+    !pid.is_empty() && Path::new("/proc").join(pid).exists()
+}
+
 fn the_one_that_waits() -> Result<String, Failure> {
     let entries = fs::read_dir(control::FOLDER)
         .into_iter()
@@ -140,12 +168,11 @@ impl Waiting {
             Failure::Failed(format!("cannot make {}: {error}", control::FOLDER))
         })?;
         // One that a killed process left says nothing; one that is waited at would be answered by our removing it.
-        if let Ok(pid) = fs::read_to_string(&path)
-            && Path::new("/proc").join(pid.trim()).exists()
+        if let Ok(text) = fs::read_to_string(&path)
+            && let Some(pid) = text.lines().next().filter(|pid| lives(pid))
         {
             return Err(Failure::Failed(format!(
-                "another `weir apply --confirm` of edge {edge} is waiting (process {}): confirm or end it first",
-                pid.trim()
+                "another `weir apply --confirm` of edge {edge} is waiting (process {pid}): confirm or end it first"
             )));
         }
         let text = format!("{}\n", std::process::id());
@@ -153,6 +180,22 @@ impl Waiting {
             Failure::Failed(format!("cannot write {}: {error}", path.display()))
         })?;
         Ok(Waiting(path))
+    }
+
+    /// Says until when it waits, for those who show it.
+    fn show(&self, limit: Duration) -> Result<(), Failure> {
+        // Whoever confirmed already has removed it: it must not come back.
+        let file = File::options().append(true).open(&self.0);
+        let mut file = match file {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Failure::failed(error)),
+        };
+        let until = SystemTime::now() + limit;
+        let since = until.duration_since(SystemTime::UNIX_EPOCH);
+        let seconds = since.unwrap_or_default().as_secs();
+        file.write_all(format!("{seconds}\n").as_bytes())
+            .map_err(Failure::failed)
     }
 
     fn is_confirmed(&self) -> bool {

@@ -13,6 +13,14 @@ use crate::output;
 pub(crate) fn run(args: &EdgeDiffArgs) -> Result<ExitCode, Failure> {
     let planned = plan(&args.config, args.edge.as_deref())?;
     let changes = planned.changes(&mut |note| output::complain(&note))?;
+    match args.json {
+        true => output::json(&json(&planned.edge, &changes)?)?,
+        false => output::out(&text(&changes))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(changes: &Changes) -> String {
     let mut text = String::new();
     if let Some(found) = &changes.graph {
         text.push_str(&found.diff.to_string());
@@ -24,11 +32,18 @@ pub(crate) fn run(args: &EdgeDiffArgs) -> Result<ExitCode, Failure> {
             text.push_str(&format!("networks:\n{}", found.diff));
         }
     }
-    match args.json {
-        true => output::json(&json(&planned.edge, &changes)?)?,
-        false => output::out(&text)?,
+    text
+}
+
+/// What would change, a line each; none: what runs is what the file says.
+pub(crate) fn lines(changes: &Changes) -> Vec<String> {
+    let is_same_graph = (changes.graph.as_ref()).is_none_or(|found| found.diff.is_empty());
+    let networks = changes.networks.as_ref();
+    let are_same = networks.is_none_or(|found| found.diff.is_empty() && !found.are_removed);
+    match is_same_graph && are_same {
+        true => Vec::new(),
+        false => text(changes).lines().map(str::to_owned).collect(),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The same for programs.
