@@ -77,7 +77,10 @@ pub fn ask(socket: &Path, method: &str, path: &str) -> Result<Value, ClientError
     if status == "200" {
         return Ok(value);
     }
-    let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+    let text = |name: &str| {
+        let text = value.get(name).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
     Err(ClientError::Refused {
         detail: text("detail"),
         next: text("next"),
