@@ -13,7 +13,7 @@ const KEY = "weir-session";
  * @typedef {{user: string, role: string, seconds: number}} Session
  * @typedef {{file: string, edge: string | null, state: string, error: string | null}} File
  * @typedef {{edge: string, command: string, process: number | null, restarts: number}} Child
- * @typedef {{folder: string, files: File[], children: Child[], version: string, newest_event: number}} Agent
+ * @typedef {{folder: string, files: File[], children: Child[], edits: string, version: string, newest_event: number}} Agent
  * @typedef {{number: number, time: string, user: string, command: string, runs: boolean, changes: string[]}} Change
  * @typedef {{event: string, number: number, time: number} & Record<string, unknown>} Event
  */

@@ -420,7 +420,7 @@ export class GraphCanvas {
     }
     context.fillStyle = rate.packets > 0 ? is.text : is.muted;
     const shown = isDropping ? packets(rate.packets) : `${packets(rate.packets)}  ${bits(rate.bytes)}`;
-    context.fillText(rate.packets > 0 ? shown : "idle", left, y + 53, isDropping ? room - 80 : room);
+    context.fillText(rate.packets > 0 ? shown : scene.rates.isKnown(node.id) ? "idle" : "…", left, y + 53, isDropping ? room - 80 : room);
     if (isDropping) {
       context.fillStyle = is.drop;
       context.textAlign = "right";

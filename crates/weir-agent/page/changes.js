@@ -6,14 +6,16 @@ import { count, date } from "./format.js";
 
 /** Changes that are shown at first. */
 const SHOWN = 20;
+/** Seconds to confirm an apply. */
+const CONFIRM = 60;
 
 /**
  * @typedef {import("./api.js").Change} Change
- * @typedef {{title: string, lines: string[], action: string, run: () => Promise<void>}} Question
+ * @typedef {{title: string, lines: string[], action: string, canWait?: boolean, run: (waits: boolean) => Promise<void>}} Question
  */
 
-/** @param {{edge: string, mayChange: boolean, news: number, notify: (text: string, isBad?: boolean) => void}} of */
-export function ChangesView({ edge, mayChange, news, notify }) {
+/** @param {{edge: string, mayChange: boolean, canWait: boolean, news: number, notify: (text: string, isBad?: boolean) => void}} of */
+export function ChangesView({ edge, mayChange, canWait, news, notify }) {
   const [changes, setChanges] = useState(/** @type {Change[] | null} */ (null));
   const [runs, setRuns] = useState(true);
   const [error, setError] = useState("");
@@ -52,9 +54,11 @@ export function ChangesView({ edge, mayChange, news, notify }) {
       title: lines.length ? "Applying the file would change" : "The edge runs what its file says",
       lines,
       action: lines.length ? "Apply the file" : "",
-      run: async () => {
-        await post("/v1/apply");
-        notify(`Applied the file of edge ${edge}`);
+      canWait,
+      run: async (waits) => {
+        if (waits) await post(`${ofEdge(edge)}/apply`, { confirm: CONFIRM });
+        else await post("/v1/apply");
+        notify(waits ? `Applied: confirm it within ${CONFIRM} seconds` : `Applied the file of edge ${edge}`);
       },
     });
   });
@@ -89,7 +93,7 @@ export function ChangesView({ edge, mayChange, news, notify }) {
         </li>`)}</ol>
       ${rows.length > most && html`<button onClick=${() => setMost(most + SHOWN)}>Show ${Math.min(SHOWN, rows.length - most)} more</button>`}
       ${question && html`<${Ask} question=${question} isBusy=${isBusy} close=${() => setQuestion(null)}
-        run=${() => attempt(async () => { setQuestion(null); await question.run(); })} />`}
+        run=${(/** @type {boolean} */ waits) => attempt(async () => { setQuestion(null); await question.run(waits); })} />`}
     </section>`;
 }
 
@@ -100,17 +104,20 @@ export function Difference({ lines }) {
   return html`<pre class="difference" tabindex="0" aria-label="Difference">${lines.map((line) => html`<span class=${name(line)}>${line}${"\n"}</span>`)}</pre>`;
 }
 
-/** @param {{question: Question, isBusy: boolean, close: () => void, run: () => void}} of */
+/** @param {{question: Question, isBusy: boolean, close: () => void, run: (waits: boolean) => void}} of */
 function Ask({ question, isBusy, close, run }) {
+  const [waits, setWaits] = useState(true);
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => dialog.current?.showModal(), []);
   return html`
     <dialog ref=${dialog} onClose=${close} aria-labelledby="question">
       <h2 id="question">${question.title}</h2>
       ${question.lines.length > 0 && html`<${Difference} lines=${question.lines} />`}
+      ${question.action && question.canWait && html`<label class="wait"><input type="checkbox" checked=${waits} onChange=${(/** @type {any} */ event) => setWaits(event.target.checked)} />
+        Restore the former state unless I confirm within ${CONFIRM} seconds</label>`}
       <div class="buttons">
         <button onClick=${() => dialog.current?.close()}>${question.action ? "Cancel" : "Close"}</button>
-        ${question.action && html`<button class="primary" disabled=${isBusy} onClick=${run}>${question.action}</button>`}
+        ${question.action && html`<button class="primary" disabled=${isBusy} onClick=${() => run(waits && question.canWait === true)}>${question.action}</button>`}
       </div>
     </dialog>`;
 }

@@ -1,7 +1,7 @@
 // What is known of one node: rates, verdicts, reasons of drops, rules, servers, connections.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { get, ofEdge } from "./api.js";
+import { get, ofEdge, post } from "./api.js";
 import { bits, count, KINDS, packets, short, whole } from "./format.js";
 import { KEPT } from "./rates.js";
 
@@ -9,18 +9,21 @@ import { KEPT } from "./rates.js";
 const EVERY = 3;
 /** Rows that are shown of rules and connections. */
 const ROWS = 50;
+/** Seconds that drops are watched. */
+const WATCH = 5;
 
 /**
  * @typedef {{number: number, rule: string, packets: number, bytes: number, dropped: number}} Rule
  * @typedef {{source: string, destination: string, source_port: number, destination_port: number}} Ends
  * @typedef {{id: number, state: string, protocol: string, original: Ends, translated?: Ends, idle_ms: number}} Connection
+ * @typedef {{stage: string, reason: string | null, why: string[], packets: number, example: string}} Drop
  * @typedef {{function: string, capacity: number, counted: number, is_whole: boolean, by_state: Record<string, number>, connections: Connection[]}} Table
  */
 
 /**
- * @param {{edge: string, node: import("./api.js").Node, series?: import("./rates.js").Series, turn: number, close: () => void}} of
+ * @param {{edge: string, node: import("./api.js").Node, series?: import("./rates.js").Series, turn: number, mayChange: boolean, close: () => void}} of
  */
-export function Details({ edge, node, series, turn, close }) {
+export function Details({ edge, node, series, turn, mayChange, close }) {
   const heading = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => heading.current?.focus({ preventScroll: false }), []);
   const rate = series?.rate || { packets: 0, bytes: 0, drops: 0 };
@@ -48,10 +51,37 @@ export function Details({ edge, node, series, turn, close }) {
         <h3>Reasons</h3>
         <table class="reasons"><caption class="unseen">Reasons of drops and notes</caption><tbody>${node.reasons.map((one) => html`
           <tr><th scope="row"><code>${one.reason}</code><span class="muted">${one.text}</span></th><td class="number">${whole(one.packets)}</td></tr>`)}</tbody></table>`}
+      ${mayChange && ["port", "transmit", "function"].includes(node.kind) && html`<${Drops} edge=${edge} name=${node.name} />`}
       ${node.carried && html`<${Carried} rows=${node.carried} />`}
       ${node.function && node.detail === "filter" && html`<${Rules} edge=${edge} name=${node.function} turn=${turn} />`}
       ${node.function && (node.detail === "middlebox" || node.kind === "network") && html`<${Connections} edge=${edge} name=${node.function} turn=${turn} />`}
     </aside>`;
+}
+
+/** Why packets are dropped here: each cause with its rule and one of the packets. It watches for some seconds, so somebody must ask for it.
+ * @param {{edge: string, name: string}} of */
+function Drops({ edge, name }) {
+  const [found, setFound] = useState(/** @type {Drop[] | null} */ (null));
+  const [state, setState] = useState("");
+  const watch = async () => {
+    setState("Watching");
+    try {
+      const report = await post(`${ofEdge(edge)}/drops`, { seconds: WATCH });
+      const all = /** @type {Drop[]} */ (report.drops);
+      setFound(all.filter((one) => one.stage === name));
+      setState("");
+    } catch (problem) {
+      setState(/** @type {Error} */ (problem).message);
+    }
+  };
+  return html`
+    <div class="head"><h3>Why are packets dropped?</h3>
+      <button disabled=${state === "Watching"} onClick=${watch}>${state === "Watching" ? `Watching for ${WATCH} s` : `Watch for ${WATCH} s`}</button></div>
+    <div role="status">
+      ${state && state !== "Watching" && html`<p class="note warn">${state}</p>`}
+      ${found && found.length === 0 && html`<p class="muted">No packet was dropped here.</p>`}
+      ${found && found.map((one) => html`<div class="cause"><p><strong>${count(one.packets, "packet")}</strong></p>${one.why.map((line) => html`<p>${line}</p>`)}<p class="muted">first: ${one.example}</p></div>`)}
+    </div>`;
 }
 
 /** The rates of the last minutes. @param {{packets: number[], drops: number[]}} of */

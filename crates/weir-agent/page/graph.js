@@ -13,9 +13,9 @@ import { layout } from "./layout.js";
  */
 
 /**
- * @param {{graph: Graph, rates: Rates, turn: number, selected: string, select: (id: string) => void}} of
+ * @param {{graph: Graph, rates: Rates, turn: number, mayChange: boolean, selected: string, select: (id: string) => void}} of
  */
-export function GraphView({ graph, rates, turn, selected, select }) {
+export function GraphView({ graph, rates, turn, mayChange, selected, select }) {
   const [isTable, setTable] = useState(false);
   const [search, setSearch] = useState("");
   const words = search.trim().toLowerCase();
@@ -51,7 +51,7 @@ export function GraphView({ graph, rates, turn, selected, select }) {
           ? html`<${NodeTable} nodes=${matches ? graph.nodes.filter((one) => matches.has(one.id)) : graph.nodes} rates=${rates} selected=${selected} select=${select} />`
           : html`<${Picture} graph=${graph} rates=${rates} turn=${turn} selected=${selected} select=${select} matches=${matches} />`}
       </section>
-      ${node && html`<${Details} key=${node.id} edge=${graph.edge} node=${node} series=${rates.series.get(node.id)} turn=${turn} close=${() => select("")} />`}
+      ${node && html`<${Details} key=${node.id} edge=${graph.edge} node=${node} series=${rates.series.get(node.id)} turn=${turn} mayChange=${mayChange} close=${() => select("")} />`}
     </div>`;
 }
 

@@ -233,11 +233,11 @@ function Page({ session, leave }) {
       : `${drift.file} cannot be applied; what ran before runs on.`}</span>
       <button onClick=${() => open(drift.state === "edited" ? "history" : "agent")}>Show ${drift.state === "edited" ? "history" : "the error"}</button></p>`}
     <main id="content" tabindex="-1">
-      ${at.view === "history" && edge ? html`<${ChangesView} key=${edge} edge=${edge} mayChange=${mayChange} news=${news} notify=${notify} />`
+      ${at.view === "history" && edge ? html`<${ChangesView} key=${edge} edge=${edge} mayChange=${mayChange} canWait=${agent?.edits === "report"} news=${news} notify=${notify} />`
       : at.view === "agent" ? html`<${AgentView} agent=${agent} events=${events} connected=${connected} />`
       : !edge ? html`<p class="loading">${agent ? "No edge runs here. " : "Loading"}${agent && html`<code>weir init</code> writes the file of one.`}</p>`
       : !graph ? html`<p class="loading">${problem ? "" : "Loading"}</p>`
-      : html`<${GraphView} key=${edge} graph=${graph} rates=${rates.current} turn=${turn} selected=${at.node} select=${(/** @type {string} */ node) => go({ edge, view: "graph", node })} />`}
+      : html`<${GraphView} key=${edge} graph=${graph} rates=${rates.current} turn=${turn} mayChange=${mayChange} selected=${at.node} select=${(/** @type {string} */ node) => go({ edge, view: "graph", node })} />`}
     </main>
     <footer>
       ${latest && at.view !== "agent" ? html`<a href="#/${encodeURIComponent(edge)}/agent"><span class="tag warn">${latest.event}</span> ${sentence(latest).slice(0, 160)}</a>` : ""}

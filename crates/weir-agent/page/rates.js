@@ -51,6 +51,11 @@ export class Rates {
     this.series = series;
   }
 
+  /** Whether a node was read twice. @param {string} id */
+  isKnown(id) {
+    return (this.series.get(id)?.packets.length || 0) > 0;
+  }
+
   /** @param {string} id @returns {Rate} */
   of(id) {
     return this.series.get(id)?.rate || NONE;

@@ -73,6 +73,8 @@ pub struct View {
     pub files: Vec<Row>,
     /// Commands beside edges.
     pub children: Vec<ChildRow>,
+    /// What becomes of edits.
+    pub edits: Edits,
 }
 
 /// Why a file is planned.
@@ -228,6 +230,7 @@ impl Agent {
             folder: self.folder.clone(),
             files,
             children,
+            edits: self.settings.edits,
         }
     }
 

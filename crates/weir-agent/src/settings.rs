@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::AgentError;
 
@@ -13,7 +13,7 @@ use crate::AgentError;
 pub const SETTINGS: &str = "agent.toml";
 
 /// What becomes of edits of a running edge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Edits {
     /// They are reported, and stay until the file changes.

@@ -356,6 +356,69 @@ fn operators_roll_back_apply_and_confirm() {
     assert_eq!(events.last(), Some(&"failed"), "{text}");
 }
 
+#[test]
+fn an_apply_that_nobody_confirms_goes_back() {
+    if !root("an_apply_that_nobody_confirms_goes_back") {
+        return;
+    }
+    let bed = Bed::new("expires");
+    bed.write("\"deny tcp to-port 7001\"");
+    let agent = bed.agent();
+    agent.event("serving");
+    let socket = bed.state.join("agent.sock");
+    let edge = format!("/v1/edges/{}", bed.edge);
+    // Something else than the file runs.
+    bed.write("\"deny tcp to-port 7002\"");
+    agent.event("applied");
+    let (status, _) = post(&socket, &format!("{edge}/rollback"), "{}");
+    assert_eq!(status, 200);
+    agent.event("edited");
+    let lines = |socket: &Path| post(socket, &format!("{edge}/plan"), "").1["lines"].clone();
+    let before = lines(&socket);
+    assert_ne!(before, Value::Array(Vec::new()));
+    let apply = format!("{edge}/apply");
+    let (status, waits) = post(&socket, &apply, "{\"confirm\": 5}");
+    assert_eq!((status, &waits["waits"]), (200, &true.into()), "{waits}");
+    let requested = agent.event("requested");
+    assert_eq!(requested["what"], "apply, to be confirmed within 5 s");
+    assert_eq!(lines(&socket), Value::Array(Vec::new()), "the file runs");
+    let waiting = get(&socket, &format!("{edge}/confirm"));
+    assert_eq!(waiting["waits"], true, "{waiting}");
+    assert!(
+        waiting["seconds"].as_u64().is_some_and(|left| left <= 5),
+        "{waiting}"
+    );
+    let (status, problem) = post(&socket, &apply, "{}");
+    assert_eq!(status, 409, "one waits: {problem}");
+    let until = Instant::now() + PATIENCE;
+    while lines(&socket) != before {
+        assert!(Instant::now() < until, "it does not go back");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let waiting = get(&socket, &format!("{edge}/confirm"));
+    assert_eq!(waiting["waits"], false, "{waiting}");
+    // Both are in the history, with the user.
+    let history = get(&socket, &format!("{edge}/history"));
+    let changes = history["changes"].as_array().expect("changes");
+    let last: Vec<&str> = changes
+        .iter()
+        .rev()
+        .take(2)
+        .filter_map(|one| one["user"].as_str())
+        .collect();
+    assert_eq!(
+        (changes.len(), last),
+        (5, vec!["root", "root"]),
+        "{history}"
+    );
+    // A mistake is told, and nothing waits.
+    bed.write("\"deny tpc\"");
+    agent.event("failed");
+    let (status, problem) = post(&socket, &apply, "{}");
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    assert!(status == 422 && detail.contains("tpc"), "{problem}");
+}
+
 fn every_answer_has_the_members_of_the_document(socket: &Path, edge: &str) {
     let document = get(socket, "/v1/openapi.json");
     for (path, operations) in document["paths"].as_object().expect("paths") {

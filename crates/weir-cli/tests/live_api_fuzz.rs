@@ -54,9 +54,10 @@ impl Dice {
 fn request(dice: &mut Dice, document: &Value, edge: &str) -> (String, Vec<u8>, bool) {
     let paths = document["paths"].as_object().expect("paths");
     let path = paths.keys().nth(dice.below(paths.len())).expect("a path");
-    let (declared, operation) = paths[path]
-        .as_object()
-        .and_then(|all| all.iter().next())
+    let operations = paths[path].as_object().expect("operations");
+    let (declared, operation) = operations
+        .iter()
+        .nth(dice.below(operations.len()))
         .expect("an operation");
     let others = [
         "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "X",
@@ -318,6 +319,12 @@ fn spoilt_requests_change_nothing_and_break_nothing() {
     );
     let _ = std::io::stderr().write_all(line.as_bytes());
     // Whoever may change does, and breaks nothing.
+    let mut document = document;
+    let paths = document["paths"].as_object_mut().expect("paths");
+    // A change that waits outlives this test, and watching takes seconds: `live_api` and `live_page` have both.
+    paths.retain(|path, _| {
+        path == "/v1/apply" || !(path.ends_with("/apply") || path.ends_with("/drops"))
+    });
     let seen = fuzz(&socket, &document, edge, 4711, CHANGES, |_, _| true);
     let line = format!("as operator {seen:?}, in all {:?}\n", begun.elapsed());
     let _ = std::io::stderr().write_all(line.as_bytes());

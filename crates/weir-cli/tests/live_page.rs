@@ -184,6 +184,10 @@ fn an_operator_sees_a_bad_change_and_rolls_it_back() {
     page.browser.shows("Reasons");
     page.browser.shows("deny udp");
     page.browser.until("[...document.querySelectorAll('.details td.bad')].some(one => parseInt(one.textContent.replace(/,/g, '')) > 20)");
+    page.browser.click("Watch for 5 s");
+    page.browser
+        .shows("denied: a deny rule of a filter matches");
+    page.browser.shows("first: in: IP 10.79.0.1");
     // Back by a click.
     page.view("history");
     page.browser.shows("2. weir agent: file changed");
@@ -211,7 +215,9 @@ fn an_operator_sees_a_bad_change_and_rolls_it_back() {
     page.browser.until("!document.querySelector('dialog')");
     page.browser.click("Compare with its file");
     page.browser.click("Apply the file");
-    page.browser.shows("Applied the file of edge");
+    page.browser.shows("waits for confirmation");
+    page.browser.click("Keep the change");
+    page.browser.shows("Confirmed: the change stays");
     page.browser
         .until("!document.body.innerText.includes('runs something else than')");
     page.browser.click("Compare with its file");

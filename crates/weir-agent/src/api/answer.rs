@@ -2,6 +2,8 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -31,12 +33,17 @@ use super::problem::{MEDIA, Problem};
 use super::routes::{self, Arguments, Call, OPENMETRICS, Route};
 use super::sessions::{self, Owner, Sessions};
 use crate::event::Event;
+use crate::settings::Edits;
 
 /// Media type of answers.
 const JSON: &str = "application/json";
 
 /// Media type of event streams.
 const STREAM: &str = "text/event-stream";
+
+/// Seconds until a change is undone that nobody confirms, and of watching drops.
+const CONFIRM: RangeInclusive<u64> = 5..=3600;
+const WATCH: RangeInclusive<u64> = 1..=30;
 
 /// Connections that are listed of each table: by default, and at most.
 const LISTED: u64 = 100;
@@ -84,6 +91,8 @@ pub(super) struct Shared {
     reader: Arc<Semaphore>,
     /// Those that wait for it.
     waiting: Semaphore,
+    /// The one that watches drops, which takes seconds.
+    watcher: Arc<Semaphore>,
     sessions: Arc<Sessions>,
     /// The address of the page.
     page: Option<SocketAddr>,
@@ -104,6 +113,7 @@ impl Shared {
             limits,
             reader: Arc::new(Semaphore::new(1)),
             waiting: Semaphore::new(limits.waiting),
+            watcher: Arc::new(Semaphore::new(1)),
             sessions: Arc::default(),
             page,
         }
@@ -137,6 +147,23 @@ impl Shared {
 }
 
 impl Shared {
+    /// Watches drops beside what reads the host.
+    async fn watch(&self, edge: String, time: Duration) -> Result<Value, Problem> {
+        let Ok(turn) = Arc::clone(&self.watcher).try_acquire_owned() else {
+            return Err(busy("somebody watches drops just now"));
+        };
+        let host = Arc::clone(&self.host);
+        let work = move || {
+            let _turn = turn;
+            host.drops(&edge, time)
+        };
+        match timeout(time + self.limits.answer_time, spawn_blocking(work)).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(error)) => Err(Problem::failed(format!("the work ended: {error}"))),
+            Err(_) => Err(busy("drops could not be watched in time")),
+        }
+    }
+
     /// Has the agent's loop carry something out.
     async fn change(&self, task: Task) -> Result<Value, Problem> {
         let answer = asks::put(&self.asks, task)?;
@@ -383,6 +410,43 @@ async fn called(
             let work = move |host: &dyn Host| Ok((host.confirm(&edge)?, Some(event)));
             shared.change(Task::Run(Box::new(work))).await?
         }
+        Call::Try => {
+            let limit = seconds(&arguments, "confirm", 60, CONFIRM)?;
+            let view = shared.hub.current();
+            if view.edits == Edits::Revert {
+                return Err(Problem::conflict(
+                    "the agent reverts edits: it would apply the file again when the former state comes back",
+                    "set `edits = \"report\"` in agent.toml, or POST /v1/apply",
+                ));
+            }
+            let file = file(shared, &edge)?;
+            let author = Author {
+                user: user(client),
+                command: format!("POST {}", route.path.replace("{edge}", &edge)),
+            };
+            let work = move |host: &dyn Host| {
+                let value = host.try_out(&edge, &file, limit, &author)?;
+                let event = Event::Requested {
+                    edge: Some(edge),
+                    what: format!("apply, to be confirmed within {} s", limit.as_secs()),
+                    user: author.user,
+                };
+                Ok((value, Some(event)))
+            };
+            shared.change(Task::Run(Box::new(work))).await?
+        }
+        Call::Drops => {
+            let time = seconds(&arguments, "seconds", 5, WATCH)?;
+            let event = Event::Requested {
+                edge: Some(edge.clone()),
+                what: format!("watch drops for {} s", time.as_secs()),
+                user: user(client),
+            };
+            // It changes the programs that run while it lasts: the agent's log has it.
+            let work = move |_: &dyn Host| Ok((Value::Null, Some(event)));
+            shared.change(Task::Run(Box::new(work))).await?;
+            shared.watch(edge, time).await?
+        }
         Call::Rollback => {
             let (to, is_dry_run) = (arguments.number("to"), arguments.flag("dry_run"));
             // A number that is too large for one names no change.
@@ -404,12 +468,7 @@ async fn called(
             shared.change(Task::Run(Box::new(work))).await?
         }
         Call::Plan => {
-            let Some(file) = shared.hub.file_of(&edge) else {
-                return Err(Problem::not_found(
-                    format!("no file of the agent declares edge {edge}"),
-                    "GET /v1/agent lists its files",
-                ));
-            };
+            let file = file(shared, &edge)?;
             shared.read(move |host| host.plan(&file)).await?
         }
         Call::Document => document(),
@@ -454,6 +513,35 @@ async fn called(
         }
     };
     Ok(json(&value))
+}
+
+/// The file that an edge is held to.
+fn file(shared: &Shared, edge: &str) -> Result<PathBuf, Problem> {
+    shared.hub.file_of(edge).ok_or_else(|| {
+        Problem::not_found(
+            format!("no file of the agent declares edge {edge}"),
+            "GET /v1/agent lists its files",
+        )
+    })
+}
+
+/// An argument that is a time in seconds.
+fn seconds(
+    arguments: &Arguments,
+    name: &str,
+    default: u64,
+    range: RangeInclusive<u64>,
+) -> Result<Duration, Problem> {
+    let seconds = arguments.number(name).unwrap_or(default);
+    if range.contains(&seconds) {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let (least, most) = (range.start(), range.end());
+    Err(Problem::new(
+        StatusCode::BAD_REQUEST,
+        format!("`{name}` is {seconds}"),
+        format!("give {least} to {most} seconds"),
+    ))
 }
 
 /// A login link with the role of whoever asks for it. The agent's log has it: a link is a way in.

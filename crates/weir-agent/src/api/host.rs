@@ -1,6 +1,7 @@
 //! What the server asks of the host that it serves.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 use weir_runtime::history::Author;
@@ -50,6 +51,24 @@ pub trait Host: Send + Sync + 'static {
     /// # Errors
     /// The file has mistakes.
     fn plan(&self, file: &Path) -> Result<Value, Problem>;
+
+    /// What `weir apply --confirm` does with a file: returns when it waits for confirmation.
+    ///
+    /// # Errors
+    /// The file has mistakes, another change waits, or the kernel refused.
+    fn try_out(
+        &self,
+        edge: &str,
+        file: &Path,
+        limit: Duration,
+        author: &Author,
+    ) -> Result<Value, Problem>;
+
+    /// What `weir drops --json` prints. Takes that long.
+    ///
+    /// # Errors
+    /// No such edge runs, or something else watches it.
+    fn drops(&self, edge: &str, time: Duration) -> Result<Value, Problem>;
 
     /// What `weir rollback --json` does and prints.
     ///

@@ -131,6 +131,7 @@ fn kind(kind: Type) -> &'static str {
         Type::Array => "array",
         Type::Boolean => "boolean",
         Type::Integer => "integer",
+        Type::Number => "number",
         Type::Object => "object",
         Type::String => "string",
     }

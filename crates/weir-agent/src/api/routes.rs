@@ -15,6 +15,7 @@ pub(crate) enum Call {
     Confirm,
     Connections,
     Document,
+    Drops,
     Edge,
     Events,
     Graph,
@@ -27,6 +28,7 @@ pub(crate) enum Call {
     Rollback,
     Session,
     Status,
+    Try,
     Waiting,
 }
 
@@ -36,6 +38,8 @@ pub(crate) enum Type {
     Array,
     Boolean,
     Integer,
+    /// Only in answers.
+    Number,
     Object,
     String,
 }
@@ -136,6 +140,11 @@ const AGENT: &[Field] = &[
         Type::Array,
         "Commands beside edges: `edge`, `command`, `process`, `restarts`",
     ),
+    field(
+        "edits",
+        Type::String,
+        "What becomes of edits of edges: `report` or `revert`",
+    ),
     field("version", Type::String, "Version of the agent"),
     field("newest_event", Type::Integer, "Number of the newest event"),
 ];
@@ -163,6 +172,59 @@ pub(crate) const ROUTES: &[Route] = &[
         body: &[],
         answer: Answer::Json(AGENT),
         problems: CHANGES,
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/edges/{edge}/apply",
+        role: Role::Operate,
+        door: None,
+        call: Call::Try,
+        summary: "Apply the file of an edge, and restore the former state unless that is confirmed in time, as `weir apply --confirm`",
+        query: &[],
+        body: &[field(
+            "confirm",
+            Type::Integer,
+            "Seconds until the former state is restored: 5 to 3600; default: 60",
+        )],
+        answer: Answer::Json(&[
+            field("edge", Type::String, "Name of the edge"),
+            field("waits", Type::Boolean, "true"),
+            field(
+                "seconds",
+                Type::Integer,
+                "Until the former state is restored",
+            ),
+        ]),
+        problems: &[
+            StatusCode::NOT_FOUND,
+            StatusCode::CONFLICT,
+            StatusCode::UNPROCESSABLE_ENTITY,
+            StatusCode::SERVICE_UNAVAILABLE,
+        ],
+    },
+    Route {
+        method: Method::POST,
+        path: "/v1/edges/{edge}/drops",
+        role: Role::Operate,
+        door: None,
+        call: Call::Drops,
+        summary: "Watch why packets are dropped, as `weir drops --json`; answers when the time is over",
+        query: &[],
+        body: &[field(
+            "seconds",
+            Type::Integer,
+            "How long: 1 to 30; default: 5",
+        )],
+        answer: Answer::Json(&[
+            field("seconds", Type::Number, "How long that was"),
+            field("packets", Type::Integer, "Dropped packets that were seen"),
+            field(
+                "drops",
+                Type::Array,
+                "Causes: `stage`, `reason`, `why`, `packets`, `example`",
+            ),
+        ]),
+        problems: CHANGES_EDGE,
     },
     Route {
         method: Method::POST,
@@ -603,6 +665,7 @@ pub(crate) fn body(route: &Route, bytes: &[u8], arguments: &mut Arguments) -> Re
             Type::Array => value.is_array(),
             Type::Boolean => value.is_boolean(),
             Type::Integer => value.is_u64(),
+            Type::Number => value.is_number(),
             Type::Object => value.is_object(),
             Type::String => value.is_string(),
         };
@@ -633,6 +696,7 @@ fn wrong(field: &Field) -> Problem {
         Type::Array => "an array",
         Type::Boolean => "true or false",
         Type::Integer => "a whole number from 0",
+        Type::Number => "a number",
         Type::Object => "an object",
         Type::String => "a string",
     };
@@ -651,7 +715,7 @@ fn parsed(kind: Type, text: &str) -> Option<Value> {
         Type::Boolean => text.parse::<bool>().ok().map(Value::from),
         Type::Integer => text.parse::<u32>().ok().map(Value::from),
         Type::String => (!text.is_empty()).then(|| Value::from(text)),
-        Type::Array | Type::Object => None,
+        Type::Array | Type::Number | Type::Object => None,
     }
 }
 

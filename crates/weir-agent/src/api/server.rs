@@ -88,8 +88,8 @@ impl Server {
         let cannot = |error: io::Error| format!("cannot start its thread: {error}");
         let runtime = Builder::new_current_thread()
             .enable_all()
-            // One reads the host; one more than that never waits.
-            .max_blocking_threads(2)
+            // One reads the host, one watches drops; one more than that never waits.
+            .max_blocking_threads(3)
             .build()
             .map_err(cannot)?;
         let (stop, mut stopped) = watch::channel(());

@@ -69,6 +69,21 @@ impl Host for MadeUp {
         Ok(json!({ "edge": "office", "file": file, "lines": [] }))
     }
 
+    fn try_out(
+        &self,
+        edge: &str,
+        file: &Path,
+        limit: Duration,
+        author: &Author,
+    ) -> Result<Value, Problem> {
+        let seconds = limit.as_secs();
+        Ok(json!({ "edge": edge, "file": file, "seconds": seconds, "author": author }))
+    }
+
+    fn drops(&self, edge: &str, time: Duration) -> Result<Value, Problem> {
+        Ok(json!({ "edge": edge, "seconds": time.as_secs(), "packets": 0, "drops": [] }))
+    }
+
     fn rollback(
         &self,
         edge: &str,

@@ -1,5 +1,7 @@
 //! `weir agent`: looks at files and edges at an interval, until a signal. What it does is `weir_agent`'s; here are signals, systemd and output.
 
+mod beside;
+mod failed;
 mod graph;
 mod host;
 pub(super) mod page;

@@ -3,23 +3,25 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{MadeUp, PATIENCE, is_problem, post};
-use crate::agent::View;
+use crate::agent::{Row, State, View};
 use crate::api::{Api, ask};
 use crate::event::Event;
-use crate::settings::{ApiSettings, Group, LoopbackAddress, Socket};
+use crate::settings::{ApiSettings, Edits, Group, LoopbackAddress, Socket};
 
 /// An agent's loop with a page, whose operators are the group of this process.
 struct Bed {
     folder: PathBuf,
     address: SocketAddr,
+    /// How the agent stands, shown after each change.
+    view: Arc<Mutex<View>>,
     stop: Arc<AtomicBool>,
     agent: Option<JoinHandle<Vec<Event>>>,
 }
@@ -45,6 +47,8 @@ impl Bed {
         assert_eq!(last, Some(expected), "{said:?}");
         let stop = Arc::<AtomicBool>::default();
         let ends = Arc::clone(&stop);
+        let view = Arc::<Mutex<View>>::default();
+        let shown = Arc::clone(&view);
         let agent = std::thread::spawn(move || {
             let mut events = Vec::new();
             while !ends.load(Ordering::Relaxed) {
@@ -54,7 +58,7 @@ impl Bed {
                 {
                     api.publish(&event);
                     events.push(event);
-                    api.show(View::default());
+                    api.show(shown.lock().expect("whole").clone());
                 }
             }
             events
@@ -62,6 +66,7 @@ impl Bed {
         Bed {
             folder,
             address,
+            view,
             stop,
             agent: Some(agent),
         }
@@ -334,6 +339,58 @@ fn an_event_stream_ends_with_its_session() {
     let mut rest = String::new();
     stream.read_to_string(&mut rest).expect("it ends in order");
     assert!(!rest.contains("requested"), "{rest}");
+}
+
+#[test]
+fn a_change_that_waits_needs_a_file_a_time_and_edits_that_stay() {
+    let bed = Bed::new("waits", false);
+    let bearer = bed.bearer();
+    let apply = |body: &str| bed.post("/v1/edges/office/apply", body, &bearer);
+    for body in [
+        r#"{"confirm": 0}"#,
+        r#"{"confirm": 4}"#,
+        r#"{"confirm": 3601}"#,
+        r#"{"confirm": "60"}"#,
+    ] {
+        is_problem(&apply(body), 400);
+    }
+    is_problem(&apply("{}"), 404);
+    // A change of anything lets the loop show how the agent stands.
+    let stands = |edits| {
+        *bed.view.lock().expect("whole") = View {
+            files: vec![Row {
+                file: "/etc/weir/office.toml".into(),
+                edge: Some("office".to_owned()),
+                state: State::Edited,
+                error: None,
+            }],
+            edits,
+            ..View::default()
+        };
+        let _ = bed.code();
+        // The answer comes before the loop shows it.
+        let _ = bed.code();
+    };
+    stands(Edits::Report);
+    let answer = json_of(&apply(r#"{"confirm": 5}"#));
+    assert_eq!(
+        (&answer["seconds"], &answer["file"]),
+        (&5.into(), &"/etc/weir/office.toml".into())
+    );
+    stands(Edits::Revert);
+    is_problem(&apply("{}"), 409);
+    let drops = |body: &str| bed.post("/v1/edges/office/drops", body, &bearer);
+    is_problem(&drops(r#"{"seconds": 31}"#), 400);
+    assert_eq!(json_of(&drops("{}"))["seconds"], 5);
+    let said: Vec<String> = bed.end().iter().map(Event::to_string).collect();
+    let own = weir_runtime::history::user_name(rustix::process::getuid().as_raw());
+    for line in [
+        "edge office: apply, to be confirmed within 5 s",
+        "edge office: watch drops for 5 s",
+    ] {
+        let line = format!("{line}, requested by {own}");
+        assert!(said.contains(&line), "{said:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What the API of the agent asks of the host: the JSON that commands print, made by the same functions.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use weir_agent::api::{Host, Problem};
@@ -9,12 +10,13 @@ use weir_runtime::RuntimeError;
 use weir_runtime::connections::tracked;
 use weir_runtime::history::{Author, Entry, History};
 
+use super::beside;
+use super::failed::failed;
 use super::graph::Graph;
 use crate::commands::connections;
 use crate::commands::edge::status::Found;
 use crate::commands::edge::{confirm, diff};
 use crate::commands::history;
-use crate::failure::Failure;
 
 /// This host, in the network namespace of the process.
 pub(super) struct Here;
@@ -88,6 +90,21 @@ impl Host for Here {
         Ok(value)
     }
 
+    fn try_out(
+        &self,
+        edge: &str,
+        file: &Path,
+        limit: Duration,
+        author: &Author,
+    ) -> Result<Value, Problem> {
+        beside::apply(edge, file, limit, author)
+    }
+
+    fn drops(&self, edge: &str, time: Duration) -> Result<Value, Problem> {
+        runs(edge)?;
+        beside::drops(edge, time)
+    }
+
     fn rollback(
         &self,
         edge: &str,
@@ -146,10 +163,6 @@ fn change<'e>(entries: &'e [Entry], edge: &str, number: u32) -> Result<&'e Entry
             format!("GET /v1/edges/{edge}/history lists them"),
         )
     })
-}
-
-fn failed(failure: impl Into<Failure>) -> Problem {
-    Problem::failed(failure.into().to_string())
 }
 
 /// Whether an edge runs here.

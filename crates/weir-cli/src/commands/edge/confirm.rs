@@ -124,6 +124,13 @@ pub(crate) fn waits_for(edge: &str) -> Result<Option<Duration>, Failure> {
     ))
 }
 
+/// Whether a process applied its change of an edge, and waits for confirmation now.
+pub(crate) fn is_counting(edge: &str, process: u32) -> bool {
+    let text = fs::read_to_string(place(edge)).unwrap_or_default();
+    let mut lines = text.lines();
+    lines.next() == Some(&process.to_string()) && lines.next().is_some()
+}
+
 /// Whether a process, by its number in a file, lives.
 fn lives(pid: &str) -> bool {
     let pid = pid.trim();
