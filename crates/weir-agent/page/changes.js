@@ -116,7 +116,7 @@ function Ask({ question, isBusy, close, run }) {
       ${question.action && question.canWait && html`<label class="wait"><input type="checkbox" checked=${waits} onChange=${(/** @type {any} */ event) => setWaits(event.target.checked)} />
         Restore the former state unless I confirm within ${CONFIRM} seconds</label>`}
       <div class="buttons">
-        <button onClick=${() => dialog.current?.close()}>${question.action ? "Cancel" : "Close"}</button>
+        <button autofocus onClick=${() => dialog.current?.close()}>${question.action ? "Cancel" : "Close"}</button>
         ${question.action && html`<button class="primary" disabled=${isBusy} onClick=${() => run(waits && question.canWait === true)}>${question.action}</button>`}
       </div>
     </dialog>`;

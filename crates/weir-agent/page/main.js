@@ -11,6 +11,8 @@ import { Rates } from "./rates.js";
 const INTERVAL = 2000;
 /** Events that are kept. */
 const EVENTS = 300;
+/** For so many seconds the footer shows what went wrong. */
+const RECENT = 600;
 
 /**
  * @typedef {import("./api.js").Session} Session
@@ -211,7 +213,10 @@ function Page({ session, leave }) {
   }, [edge]);
 
   const drift = agent?.files.find((file) => file.edge === edge && file.state !== "applied");
-  const latest = events.find((event) => isBad(event));
+  const states = new Set(agent?.files.map((file) => file.state));
+  // What is right again is no news.
+  const isOver = (/** @type {Event} */ event) => ["edited", "failed"].includes(event.event) && !states.has(event.event);
+  const latest = events.find((event) => isBad(event) && !isOver(event) && Date.now() / 1000 - event.time < RECENT);
   const open = (/** @type {string} */ view) => go({ edge, view, node: "" });
   return html`
     <a class="skip" href="#content" onClick=${(/** @type {any} */ event) => { event.preventDefault(); document.getElementById("content")?.focus(); }}>Skip to the content</a>
@@ -231,7 +236,7 @@ function Page({ session, leave }) {
     ${drift && at.view !== "agent" && html`<p class="banner"><span>${drift.state === "edited"
       ? `Edge ${edge} runs something else than ${drift.file} says.`
       : `${drift.file} cannot be applied; what ran before runs on.`}</span>
-      <button onClick=${() => open(drift.state === "edited" ? "history" : "agent")}>Show ${drift.state === "edited" ? "history" : "the error"}</button></p>`}
+      ${(drift.state !== "edited" || at.view !== "history") && html`<button onClick=${() => open(drift.state === "edited" ? "history" : "agent")}>Show ${drift.state === "edited" ? "history" : "the error"}</button>`}</p>`}
     <main id="content" tabindex="-1">
       ${at.view === "history" && edge ? html`<${ChangesView} key=${edge} edge=${edge} mayChange=${mayChange} canWait=${agent?.edits === "report"} news=${news} notify=${notify} />`
       : at.view === "agent" ? html`<${AgentView} agent=${agent} events=${events} connected=${connected} />`

@@ -270,6 +270,72 @@ fn confirms_a_change(page: &mut Page) {
 }
 
 #[test]
+fn what_weir_init_writes_is_shown_with_its_connections() {
+    if !root("what_weir_init_writes_is_shown_with_its_connections") || !browser::is_here() {
+        return;
+    }
+    let mut page = Page::new("init");
+    // Its port changes hooks, which takes an edge without it.
+    let file = page.bed.file();
+    fs::remove_file(&file).expect("removed");
+    page.agent.event("removed");
+    let file = file.to_str().expect("UTF-8");
+    let edge = page.bed.edge.clone();
+    let init = [
+        "init",
+        "firewall",
+        "--interface",
+        "right0",
+        "--defaults",
+        "--force",
+        "--edge",
+        &edge,
+        "-o",
+        file,
+    ];
+    let output = page.bed.weir(&init);
+    assert!(output.status.success(), "{}", stderr(&output));
+    page.agent.event("applied");
+    // What the host begins is a connection, what others begin is dropped.
+    let socket = page.bed.right.run(|| UdpSocket::bind("10.79.0.2:7007"));
+    let socket = socket.expect("namespace").expect("binds");
+    socket.send_to(b"x", "10.79.0.1:7008").expect("sent");
+    let _traffic = Traffic::start(&page.bed);
+    page.log_in();
+    page.view("graph/function%3Afirewall");
+    page.browser.shows("rule_drop");
+    page.browser.shows("10.79.0.2:7007");
+    page.browser.shows("→ 10.79.0.1:7008");
+    page.browser.click("Table");
+    page.browser
+        .until(&format!("parseFloat({}) > 20", cell("firewall", 4)));
+    for (node, kind) in [
+        ("wan", "port"),
+        ("wan.transmit", "port, outgoing"),
+        ("firewall", "function"),
+        ("stack", "end"),
+    ] {
+        assert_eq!(page.browser.evaluate(&cell(node, 1)), kind, "{node}");
+    }
+    // Links lead where the file says.
+    let graph = format!(
+        "fetch('/v1/edges/{edge}/graph', {{ headers: {{ Authorization: 'Bearer ' + sessionStorage.getItem('weir-session') }} }}).then(one => one.json()).then(one => one.links.map(link => `${{link.from}} > ${{link.to}}`).sort())"
+    );
+    let links = page.browser.evaluate(&graph);
+    let links: Vec<&str> = (links.as_array().into_iter().flatten())
+        .filter_map(Value::as_str)
+        .collect();
+    for link in [
+        "port:wan > function:firewall",
+        "transmit:wan > function:firewall",
+        "function:firewall > end:stack",
+    ] {
+        assert!(links.contains(&link), "{link}: {links:?}");
+    }
+    page.has_no_errors();
+}
+
+#[test]
 fn readers_look_and_change_nothing() {
     if !root("readers_look_and_change_nothing") || !browser::is_here() {
         return;
@@ -367,6 +433,11 @@ fn every_view_is_for_everybody() {
             }
         }
     }
+    page.view("history");
+    page.browser.click("Compare with its file");
+    page.browser.until("document.querySelector('dialog')?.open");
+    is_accessible(&mut page, "dialog");
+    page.browser.click("Close");
     page.view("graph");
     page.browser.click("Table");
     page.browser.shows("Drops/s");

@@ -106,7 +106,7 @@ pub(super) fn drops(edge: &str, time: Duration) -> Result<Value, Problem> {
 
 fn weir() -> Result<Command, Problem> {
     let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
-    command.args(["--color", "never"]);
+    command.env("NO_COLOR", "1");
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     Ok(command)
 }

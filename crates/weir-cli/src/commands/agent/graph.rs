@@ -147,6 +147,7 @@ impl Graph {
             node.detail = one.kind.unwrap_or(one.object);
             node.implicit = one.implicit;
             node.function = Some(one.name);
+            node.warning = servers_down(&one.carried);
             node.carried = one.carried;
             self.nodes.push(node);
         }
@@ -223,6 +224,16 @@ impl Graph {
     }
 }
 
+/// Which services have servers that failed their checks.
+fn servers_down(carried: &[Carried]) -> Option<String> {
+    let of = |one: &Carried| {
+        let (down, [_, all]) = (one.down?, one.servers?);
+        Some(format!("{down} of {all} servers of {} are down", one.to))
+    };
+    let all: Vec<String> = carried.iter().filter_map(of).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
 impl Node {
     fn new(id: String, kind: &'static str, name: &str, ledger: &Ledger) -> Node {
         let of = &ledger.verdicts;
@@ -275,5 +286,73 @@ impl Node {
             packets,
             text: known.map_or("", |one| one.text()),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn interfaces_of_one_function_are_one_node() {
+        let row = |vid: u32, peer: u32, function: &str, interface: &str, dropped: u64| {
+            let reasons = match dropped {
+                0 => json!({}),
+                _ => json!({ "spoofed_mac": dropped }),
+            };
+            json!({
+                "network": "shop", "function": function, "interface": interface, "vid": vid, "peer": peer, "packets": 10,
+                "bytes": 600, "dropped": dropped, "reasons": reasons, "cures": {},
+            })
+        };
+        let rows = [
+            row(1, 2, "w1", "workload w1", 3),
+            row(2, 1, "web", "web -> workload w1", 1),
+            row(3, 4, "tunnel web", "tunnel web", 0),
+            row(4, 3, "web", "web -> other edges", 2),
+        ];
+        let mut graph = Graph::default();
+        graph.add_networks(&json!({ "interfaces": rows }));
+        let nodes: Vec<_> = (graph.nodes.iter())
+            .map(|node| (node.id.as_str(), node.kind, node.packets, node.drops))
+            .collect();
+        assert_eq!(
+            nodes,
+            [
+                ("network:shop/tunnel web", "tunnel", 10, 0),
+                ("network:shop/w1", "workload", 10, 3),
+                ("network:shop/web", "network", 20, 3),
+            ]
+        );
+        let web = &graph.nodes[2];
+        assert_eq!((web.reasons.len(), web.reasons[0].packets), (1, 3));
+        assert!(!web.reasons[0].text.is_empty());
+        let links: Vec<_> = (graph.links.iter())
+            .map(|link| (link.from.as_str(), link.to.as_str()))
+            .collect();
+        let expected = [
+            ("network:shop/tunnel web", "network:shop/web"),
+            ("network:shop/w1", "network:shop/web"),
+        ];
+        assert_eq!(links, expected, "each pair once");
+    }
+
+    #[test]
+    fn servers_that_are_down_are_a_warning() {
+        let carried = |down| Carried {
+            to: "tcp 192.0.2.1:80 (web)".to_owned(),
+            packets: 0,
+            bytes: 0,
+            flows: None,
+            servers: Some([1, 3]),
+            down,
+        };
+        assert_eq!(servers_down(&[carried(None)]), None);
+        assert_eq!(
+            servers_down(&[carried(None), carried(Some(2))]).as_deref(),
+            Some("2 of 3 servers of tcp 192.0.2.1:80 (web) are down")
+        );
     }
 }

@@ -13,7 +13,11 @@ pub(crate) fn run(args: &PageArgs) -> Result<ExitCode, Failure> {
     let socket = match &args.socket {
         Some(path) => path.clone(),
         None => {
-            let settings = Settings::of(&args.folder)?;
+            let settings = Settings::of(&args.folder).map_err(|error| {
+                Failure::usage(format!(
+                    "{error}. Name the agent's socket with --socket to do without that file"
+                ))
+            })?;
             socket_path(&settings.api.socket).ok_or_else(|| {
                 Failure::usage("agent.toml has `socket = \"off\"`: `weir page` needs the socket")
             })?
