@@ -166,6 +166,7 @@ struct weir_dim {
 #define WEIR_RULE_FILTER_NONE	(1 << 9)	/* ... to which everybody may send */
 #define WEIR_RULE_HELPER_TFTP	(1 << 10)	/* its connections are read by the helper of TFTP */
 #define WEIR_RULE_ANSWER	(1 << 11)	/* with WEIR_RULE_RATE: always drops, and answers as drop_param says: WEIR_ANSWER_* */
+#define WEIR_RULE_QUOTA		(1 << 12)	/* with WEIR_RULE_RATE: the word counts bytes, and drop_param is how many pass */
 #define WEIR_RULE_METER		(1 << 15)	/* with WEIR_RULE_RATE: counts addresses apart, as WEIR_METER_* in timeout_ns say */
 #define WEIR_RULE_REQUIRES	16	/* from this bit on: header classes */
 
@@ -185,7 +186,7 @@ struct weir_rule {
 	__u64 value[WEIR_PROBE_WORDS];
 	__u32 op_first;
 	__u32 op_count;
-	__u64 drop_param;	/* WEIR_RULE_RANDOM: drop when random is below, of 2^32; WEIR_RULE_RATE: ns a packet */
+	__u64 drop_param;	/* WEIR_RULE_RANDOM: drop when random is below, of 2^32; WEIR_RULE_RATE: ns a packet; WEIR_RULE_QUOTA: bytes */
 	__u64 rate_limit_ns;	/* how far ahead of now the word may run */
 	__u64 timeout_ns;	/* of connections of this rule, 0: by their state; with WEIR_RULE_METER: WEIR_METER_* */
 };
@@ -259,7 +260,7 @@ enum weir_op_kind {
 	WEIR_O_STRIP = 4,	/* kinds of the bit map in u.kinds */
 	WEIR_O_SET_OPTION = 5,
 	WEIR_O_ADD_OPTION = 6,
-	WEIR_O_LOG = 7,		/* u.bytes: NUL-terminated prefix */
+	WEIR_O_LOG = 7,		/* u.log */
 	WEIR_O_MAP = 8,		/* an element of u.pool, for each connection; base is an enum weir_choice */
 	WEIR_O_SHUFFLE = 9,	/* an offset for each connection; base is an enum weir_choice */
 	WEIR_O_SET_ADD = 20,	/* an address (base: enum weir_address) into set `off`, for u.timeout_ns */
@@ -293,6 +294,7 @@ enum weir_base {
 };
 
 #define WEIR_OP_PSEUDO		(1 << 0)	/* l4_mask bits belong to the pseudo-header, not to L4 */
+#define WEIR_OP_LIMITED		(1 << 2)	/* WEIR_O_LOG: u.log has a limit */
 #define WEIR_OP_NEXT_HEADER	(1 << 1)	/* ip6-next: in the pseudo-header one byte further, and only without extension headers */
 
 struct weir_op {
@@ -308,6 +310,11 @@ struct weir_op {
 			__u32 ip_mask;		/* bits that count in the IPv4 checksum, host order of a be32 */
 			__u32 l4_mask;		/* bits that count in the L4 checksum, host order of a be32 */
 		} word;
+		struct {
+			__u8 prefix[WEIR_PREFIX_MAX];	/* NUL-terminated */
+			__u64 period_ns, limit_ns;	/* WEIR_OP_LIMITED: ns a line, and how far ahead of now the word may run */
+			__u32 slot;			/* ... of the word, that of its rule */
+		} log;
 		__u64 kinds[4];
 		struct weir_pool pool;
 		__u64 timeout_ns;	/* all ones: for good */
@@ -838,5 +845,7 @@ struct weir_filter_blocks {
 #define WEIR_F_REJECT		(1 << 16)	/* packets that are dropped are answered */
 #define WEIR_F_METER		(1 << 20)	/* limits count addresses apart */
 #define WEIR_F_SETS		(1 << 21)	/* packets fill sets, or are looked up in them */
+#define WEIR_F_LOG_LIMIT	(1 << 22)	/* log lines have limits */
+#define WEIR_F_QUOTA		(1 << 23)	/* bytes of rules are limited */
 
 #endif

@@ -96,7 +96,7 @@ struct {
 	__type(value, struct weir_counter);
 } counters SEC(".maps");
 
-/* Per rule the theoretical arrival time of the next packet (GCRA). */
+/* Per rule the theoretical arrival time of the next packet (GCRA), or the bytes that came (WEIR_RULE_QUOTA). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -319,11 +319,22 @@ static __always_inline int remember_answer(struct scratch *s, struct weir_rule *
 
 static __always_inline int above_meter(struct scratch *s, struct weir_rule *rule);
 
+/* Adds a packet to the bytes of its rule. */
+static __always_inline int above_quota(struct scratch *s, struct weir_rule *rule)
+{
+	__u32 at = rule->slot;
+	__u64 *used = bpf_map_lookup_elem(&rates, &at), bytes = s->wire_len;
+
+	return !used || __sync_fetch_and_add(used, bytes) + bytes > rule->drop_param;
+}
+
 /* Drops that no word of the rule's own decides. Not inlined, and one branch for all: policies without such rules pay nothing for it. */
 static __noinline int above_otherwise(struct scratch *s, struct weir_rule *rule)
 {
 	if (weir_features & WEIR_F_METER && rule->flags & WEIR_RULE_METER)
 		return above_meter(s, rule);
+	if (weir_features & WEIR_F_QUOTA && rule->flags & WEIR_RULE_QUOTA)
+		return above_quota(s, rule);
 	return remember_answer(s, rule);
 }
 
@@ -333,7 +344,8 @@ static __always_inline int above_rate(struct scratch *s, struct weir_rule *rule)
 	__u32 at = rule->slot, i;
 	__u64 *tat, t, old, base;
 
-	if (weir_features & (WEIR_F_REJECT | WEIR_F_METER) && rule->flags & (WEIR_RULE_ANSWER | WEIR_RULE_METER))
+	if (weir_features & (WEIR_F_REJECT | WEIR_F_METER | WEIR_F_QUOTA) &&
+	    rule->flags & (WEIR_RULE_ANSWER | WEIR_RULE_METER | WEIR_RULE_QUOTA))
 		return above_otherwise(s, rule);
 	tat = bpf_map_lookup_elem(&rates, &at);
 	t = now(s);

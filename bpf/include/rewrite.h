@@ -597,11 +597,33 @@ static __always_inline void finish_options(struct walk *w)
 
 static __always_inline void choose(struct walk *w, struct weir_op *op);
 
+/* GCRA, as above_rate(), of a line of a log. Not inlined: it stands in a callback that all policies have. */
+static __noinline int is_logged_enough(struct walk *w, struct weir_op *op)
+{
+	struct scratch *s = w->s;
+	__u32 at = op->u.log.slot, i;
+	__u64 *tat = bpf_map_lookup_elem(&rates, &at), t = now(s), old, base;
+
+	if (!tat)
+		return 1;
+#pragma unroll
+	for (i = 0; i < 4; i++) {
+		old = *(volatile __u64 *)tat;
+		base = old > t ? old : t;
+		if (base - t > op->u.log.limit_ns)
+			break;
+		if (__sync_val_compare_and_swap(tat, old, base + op->u.log.period_ns) == old)
+			return 0;
+	}
+	note(w, WEIR_R_log_limited);
+	return 1;
+}
+
 static __always_inline void log_packet(struct walk *w, struct weir_op *op, __u32 rule)
 {
 	struct scratch *s = w->s;
 	struct weir_event *event = &s->event;
-	__u64 *from = (__u64 *)op->u.bytes, *to = (__u64 *)event->prefix;
+	__u64 *from = (__u64 *)op->u.log.prefix, *to = (__u64 *)event->prefix;
 	__u32 snap = s->frame_len, i;
 
 	if (snap > WEIR_SNAP)
@@ -638,7 +660,7 @@ static long apply_op(__u32 i, void *arg)
 	if (!op)
 		return 1;
 	if (s->mode == HITS_LOG) {
-		if (op->kind == WEIR_O_LOG)
+		if (op->kind == WEIR_O_LOG && !(weir_features & WEIR_F_LOG_LIMIT && op->flags & WEIR_OP_LIMITED && is_logged_enough(w, op)))
 			log_packet(w, op, s->hit_last >> 32);
 		return 0;
 	}

@@ -209,6 +209,7 @@ pub mod rule_flag {
     pub const FILTER_NONE: u32 = 1 << 9;
     pub const HELPER_TFTP: u32 = 1 << 10;
     pub const ANSWER: u32 = 1 << 11;
+    pub const QUOTA: u32 = 1 << 12;
     pub const METER: u32 = 1 << 15;
     /// Not a flag: number of the first bit of the header classes.
     pub const REQUIRES: u32 = 16;
@@ -248,7 +249,7 @@ pub struct Rule {
     pub op_first: u32,
     /// Number of them.
     pub op_count: u32,
-    /// Random drop: threshold, of 2^32; rate (GCRA): ns a packet.
+    /// Random drop: threshold, of 2^32; rate (GCRA): ns a packet; quota: bytes.
     pub drop_param: u64,
     /// GCRA: tolerance in ns.
     pub rate_limit_ns: u64,
@@ -419,6 +420,7 @@ pub mod base {
 pub mod op_flag {
     pub const PSEUDO: u8 = 1 << 0;
     pub const NEXT_HEADER: u8 = 1 << 1;
+    pub const LIMITED: u8 = 1 << 2;
 }
 
 /// `struct weir_op`: a rewrite or a log line.
@@ -1094,4 +1096,6 @@ pub mod feature {
     pub const REJECT: u32 = 1 << 16;
     pub const METER: u32 = 1 << 20;
     pub const SETS: u32 = 1 << 21;
+    pub const LOG_LIMIT: u32 = 1 << 22;
+    pub const QUOTA: u32 = 1 << 23;
 }

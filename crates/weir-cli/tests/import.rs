@@ -35,7 +35,7 @@ fn an_import_goes_to_standard_output_and_names_lines_beside() {
     assert!(policy.ends_with("net-proto ip4 drop\n"), "{policy}");
     let told = String::from_utf8(made.stderr).expect("text");
     assert!(
-        told.starts_with("weir: <stdin>:4: `-m quota` depends on packets before"),
+        told.starts_with("weir: <stdin>:4: `-m quota` counts bytes of IP packets"),
         "{told}"
     );
     assert_eq!(

@@ -407,8 +407,9 @@ fn pool(runner: &mut TestRunner) -> Vec<Written> {
                         DropWhen::Random { .. }
                             | DropWhen::Over { .. }
                             | DropWhen::OverEach { .. }
+                            | DropWhen::Quota { .. }
                             | DropWhen::Answered(_)
-                    )
+                    ) | Target::Log { limit: Some(_), .. }
                 )
             };
             let rewrites = |t: &Target| !matches!(t, Target::Drop(_) | Target::Accept);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::condition::{Condition, TooMany, Work, product, subtract_with};
-use crate::packets_before::{Change, Limited};
+use crate::packets_before::{Change, Limited, Per};
 
 /// Most decisions that chains may become.
 const MAX_DECISIONS: usize = 4_000;
@@ -45,6 +45,12 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
+    /// The limit of a rule that only logs, and only what is within.
+    fn limits_its_log(&self) -> Option<&Limited> {
+        let within = |limited: &&Limited| !limited.over && limited.limit.per == Per::Rule;
+        (self.limited.as_ref()).filter(|limited| within(limited) && self.then == Then::Continue)
+    }
+
     /// Whether it does nothing but drop these packets.
     fn drops(&self, packets: &[Condition]) -> bool {
         let plain = self.log.is_none() && self.limited.is_none() && self.change.is_none();
@@ -55,7 +61,7 @@ impl Rule {
 
 /// Why a rule with a limit has no counterpart.
 const ABOVE: &str = "weir drops what is above a rate; for other things it has no limit, and cannot do them for what is above only";
-const WITHIN: &str = "weir drops what is above a rate, and has no limit for what a rule does with packets within it, but for `accept` in front of drops and for `return` right in front of one";
+const WITHIN: &str = "weir drops what is above a rate, and has no limit for what a rule does with packets within it, but for `log` alone, for `accept` in front of drops and for `return` right in front of one";
 
 /// A chain as read.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +95,7 @@ pub(crate) struct Decision {
     pub(crate) log: Option<String>,
     /// Whether the packets open connections whose packets have the verdict, too.
     pub(crate) stateful: bool,
-    /// The verdict is for packets above a rate (drop), or within it (accept); the others go on.
+    /// The verdict is for packets above a rate (drop), or within it (accept, log); the others go on.
     pub(crate) limited: Option<Limited>,
     pub(crate) change: Option<Change>,
 }
@@ -207,10 +213,16 @@ impl<'a> Flatten<'a> {
             })?;
         }
         if rule.log.is_some() {
+            let limited = rule.limits_its_log().cloned();
+            let alone = limited.is_some();
             put(Decision {
                 log: rule.log.clone(),
+                limited,
                 ..decision(Verdict::Log)
             })?;
+            if alone {
+                return Ok(left.to_vec());
+            }
         }
         if let Some(limited) = &rule.limited {
             let verdict = match (&rule.then, limited.over) {

@@ -155,6 +155,7 @@ impl<'d> Reached<'d> {
         decision: &Decision,
         limited: &Limited,
     ) -> Result<Vec<Condition>, String> {
+        self.counts_in_one_place(decision)?;
         let when = self.reaching(decision)?;
         let families: Vec<Option<u128>> = (when.iter())
             .map(|one| one.has.get(&Field::EthType)?.single())
@@ -167,6 +168,17 @@ impl<'d> Reached<'d> {
                 "it becomes several rules of weir, each of which would count on its own".to_owned(),
             ),
             false => Ok(when),
+        }
+    }
+
+    /// A rule of a chain that is entered twice counts the packets of both ways together.
+    fn counts_in_one_place(&self, decision: &Decision) -> Result<(), String> {
+        let same = |one: &&Decision| {
+            one.line == decision.line && one.verdict == decision.verdict && one.limited.is_some()
+        };
+        match self.decisions.iter().filter(same).count() {
+            0 | 1 => Ok(()),
+            _ => Err("packets come to it in more than one way, each of which would be a rule of weir that counts on its own".to_owned()),
         }
     }
 
@@ -229,6 +241,15 @@ impl<'d> Reached<'d> {
         let rules = rules.ok_or_else(|| {
             refused("what reaches this log cannot be said in a few rules of weir")
         })?;
+        if decision.limited.is_some() {
+            self.counts_in_one_place(decision)
+                .map_err(|reason| refused(&reason))?;
+            if rules.len() > 1 {
+                return Err(refused(
+                    "it becomes several rules of weir, each of which would count on its own",
+                ));
+            }
+        }
         if meets(&rules, &self.limited) {
             return Err(refused(
                 "what is above a limit before it does not reach this log, and in weir it would be logged",

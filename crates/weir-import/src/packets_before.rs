@@ -73,23 +73,22 @@ impl Limit {
 
     /// As a target: what is above it is dropped.
     pub(crate) fn target(&self) -> String {
-        let Limit {
-            packets,
-            unit,
-            burst,
-            per,
-        } = self;
         let lengths = |name: &str, four: u32, six: u32| match (four, six) {
             (32, 128) => format!(" per {name}"),
             _ => format!(" per {name}/{four}/{six}"),
         };
-        let per = match *per {
+        let per = match self.per {
             Per::Rule => String::new(),
             Per::Source(four, six) => lengths("source", four, six),
             Per::Destination(four, six) => lengths("destination", four, six),
             Per::Pair => " per pair".to_owned(),
         };
-        format!("drop over {packets}/{unit} burst {burst}{per}")
+        format!("drop over {}{per}", self.pace())
+    }
+
+    /// Rate and burst.
+    pub(crate) fn pace(&self) -> String {
+        format!("{}/{} burst {}", self.packets, self.unit, self.burst)
     }
 }
 

@@ -149,10 +149,16 @@ impl Writer<'_> {
         }
         self.origin(decision.line, &decision.text);
         let target = match (&decision.limited, &decision.change, decision.verdict) {
+            (limited, _, Verdict::Log) => {
+                let target = log_target(decision.log.as_deref().unwrap_or_default());
+                match limited {
+                    Some(limited) => format!("{target} limit {}", limited.limit.pace()),
+                    None => target,
+                }
+            }
             (Some(limited), ..) => limited.limit.target(),
             (_, Some(change), _) => self.change(change),
             (.., Verdict::Accept) => "accept".to_owned(),
-            (.., Verdict::Log) => log_target(decision.log.as_deref().unwrap_or_default()),
             _ => "drop".to_owned(),
         };
         for one in &wrote.rules {

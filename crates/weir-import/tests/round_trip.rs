@@ -49,6 +49,22 @@ fn an_exported_policy_judges_as_the_policy() {
 }
 
 #[test]
+fn a_log_with_a_limit_is_exported_with_it() {
+    let text = "udp-dport 53 log \"dns\" limit 7/m burst 4 drop\nudp drop over 1M bytes\n";
+    let parsed = parse(&Source::new("test", text), &NoFiles).expect("a policy");
+    let made = export_nft(&parsed.policy, &["eth0".to_owned()]);
+    let line = "udp dport == 53 limit rate 7/minute burst 4 packets log prefix \"dns\"";
+    assert!(made.ruleset.contains(line), "{}", made.ruleset);
+    let found: Vec<(u32, Effect)> = (made.findings.iter())
+        .map(|one| (one.line, one.effect))
+        .collect();
+    assert_eq!(found, [(2, Effect::Wider)]);
+    if can_ask("nft") {
+        kernel().feed("nft", &["-f", "-"], &made.ruleset);
+    }
+}
+
+#[test]
 fn what_nftables_cannot_say_is_named() {
     let parsed = parse(&Source::new("test", MORE), &NoFiles).expect("a policy");
     let made = export_nft(&parsed.policy, &["eth0".to_owned()]);

@@ -371,6 +371,57 @@ fn a_set_that_packets_fill_is_seen_as_it_was_before_the_packet() {
     assert!(made.findings[0].reason.contains("line 6 tests the set"));
 }
 
+#[test]
+fn a_log_within_a_limit_has_the_limit() {
+    let text = filter(
+        "-A FORWARD -p tcp -m tcp --dport 22 -j ACCEPT\n\
+         -A FORWARD -p udp -m limit --limit 6/min --limit-burst 9 -j LOG --log-prefix \"udp: \"\n\
+         -A FORWARD -m limit --limit 1/hour -j LOG\n",
+    );
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(
+        lines[..2],
+        [
+            "net-proto ip4 tcp-dport 22 accept",
+            "net-proto ip4 l4-proto udp log \"udp:\" limit 6/m burst 9",
+        ]
+    );
+    // Without SSH it is more than one rule.
+    let reasons: Vec<&str> = made.findings.iter().map(|one| &*one.reason).collect();
+    assert_eq!(
+        reasons,
+        ["it becomes several rules of weir, each of which would count on its own"]
+    );
+    // A chain that is entered twice counts once.
+    for (rule, target) in [
+        ("limit --limit", "LOG"),
+        ("hashlimit --hashlimit-name h --hashlimit-above", "DROP"),
+    ] {
+        let text = filter(&format!(
+            "-A FORWARD -i eth0 -j SUB\n-A FORWARD -i eth1 -j SUB\n-A SUB -m {rule} 5/min -j {target}\n"
+        ));
+        let (_, made) = rules(Format::IptablesSave, &text, &forward());
+        let reason = made.findings.first().map(|one| one.reason.as_str());
+        assert!(
+            reason.is_some_and(|reason| reason.contains("in more than one way")),
+            "{reason:?}"
+        );
+    }
+    let table = |rule: &str| {
+        format!(
+            "table ip t {{\nchain f {{\ntype filter hook forward priority 0; policy accept;\n{rule}\n}}\n}}\n"
+        )
+    };
+    let within =
+        table("udp dport 53 limit rate 5/minute burst 10 packets log prefix \"dns\" counter");
+    let (lines, made) = rules(Format::Nft, &within, &forward());
+    assert_eq!(made.findings, []);
+    assert_eq!(
+        lines,
+        ["net-proto ip4 udp-dport 53 log \"dns\" limit 5/m burst 10"]
+    );
+}
+
 /// Lines that count packets or fill sets in another way than weir, and a word of the reason of each.
 #[test]
 fn what_counts_otherwise_is_named() {
@@ -379,7 +430,11 @@ fn what_counts_otherwise_is_named() {
             "-m limit --limit 5/sec -m tcp --dport 22 -j ACCEPT",
             "put `-m limit` last",
         ),
-        ("-m limit --limit 5/sec -j LOG", "no limit of what it logs"),
+        (
+            "-m limit --limit 5/sec -j MARK --set-mark 1",
+            "nothing else",
+        ),
+        ("-m quota --quota 5000 -j ACCEPT", "14 more a packet"),
         ("-m limit --limit 5/sec -j SUB", "in front of a jump"),
         ("-m limit --limit 5/sec -j DROP", "weir drops what is above"),
         (
@@ -434,6 +489,13 @@ fn what_counts_otherwise_is_named() {
     }
     let nft = [
         ("limit rate 10 mbytes/second accept", "limits of bytes"),
+        (
+            "limit rate over 5/second log prefix \"x\"",
+            "no other limit",
+        ),
+        ("log prefix \"x\" limit rate 5/second", "no other limit"),
+        ("limit rate 5/second log prefix \"x\" accept", "not of both"),
+        ("quota over 5 mbytes drop", "14 more a packet"),
         ("limit name \"x\" accept", "has a name"),
         ("limit rate 5/second tcp dport 22 accept", "tested behind"),
         ("limit rate over 5/second jump sub", "in front of a jump"),

@@ -281,8 +281,10 @@ pub enum Action {
     DropOver(Span, Option<Span>, Option<Span>),
     /// `accept`
     Accept,
-    /// `log ["prefix"]`, the span with its quotes
-    Log(Option<Span>),
+    /// `drop over N bytes`, and what a quota has not got: `burst N`, `per WHAT`
+    DropQuota(Span, Option<Span>, Option<Span>),
+    /// `log ["prefix"] [limit RATE [burst N]]`, the span with its quotes
+    Log(Option<Span>, Option<(Span, Option<Span>)>),
     /// `map FIELD POOL`
     Map(FieldRef, Pool),
     /// `shuffle FIELD`

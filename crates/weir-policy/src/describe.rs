@@ -284,6 +284,9 @@ fn action(target: &Target, classes: Classes) -> String {
             let whose = counted(*per, classes);
             format!("is dropped above {rate} packets a {unit} (burst {burst}) {whose}")
         }
+        Target::Drop(DropWhen::Quota { bytes }) => {
+            format!("is dropped once {bytes} bytes of such packets have come")
+        }
         Target::Accept => "is accepted whatever other rules drop".to_owned(),
         Target::Map { field, pool } if pool.size() == 1 => {
             format!(
@@ -329,8 +332,17 @@ fn action(target: &Target, classes: Classes) -> String {
                 Change::Delete => format!("has its {address} taken out of the set {set}"),
             }
         }
-        Target::Log { prefix } if prefix.is_empty() => "is logged".to_owned(),
-        Target::Log { prefix } => format!("is logged as \"{prefix}\""),
+        Target::Log { prefix, limit } => {
+            let prefix = match prefix.as_str() {
+                "" => String::new(),
+                prefix => format!(" as \"{prefix}\""),
+            };
+            let limit = limit.map(|limit| {
+                let (rate, unit) = rate(limit.period_ns.max(1));
+                format!(", at most {rate} times a {unit} (burst {})", limit.burst)
+            });
+            format!("is logged{prefix}{}", limit.unwrap_or_default())
+        }
     }
 }
 

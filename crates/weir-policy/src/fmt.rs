@@ -397,14 +397,7 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
         Action::DropOver(rate, burst, per) => {
             out.push_str("drop over ");
             out.push_str(&rate.of(text).to_ascii_lowercase());
-            if let Some(burst) = burst {
-                out.push_str(" burst ");
-                out.push_str(burst.of(text));
-            }
-            if let Some(per) = per {
-                out.push_str(" per ");
-                out.push_str(&per.of(text).to_ascii_lowercase());
-            }
+            limit_text(text, *burst, *per, out);
         }
         Action::Reject(with) => {
             out.push_str("reject");
@@ -477,13 +470,36 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
             with_value("choose ", reference, None, out);
             choices_text(text, reference, choices, out);
         }
-        Action::Log(prefix) => {
+        Action::DropQuota(bytes, burst, per) => {
+            out.push_str("drop over ");
+            out.push_str(bytes.of(text));
+            out.push_str(" bytes");
+            limit_text(text, *burst, *per, out);
+        }
+        Action::Log(prefix, limit) => {
             out.push_str("log");
             if let Some(prefix) = prefix {
                 out.push(' ');
                 out.push_str(prefix.of(text));
             }
+            if let Some((rate, burst)) = limit {
+                out.push_str(" limit ");
+                out.push_str(&rate.of(text).to_ascii_lowercase());
+                limit_text(text, *burst, None, out);
+            }
         }
+    }
+}
+
+/// What stands behind the rate of a limit.
+fn limit_text(text: &str, burst: Option<Span>, per: Option<Span>, out: &mut String) {
+    if let Some(burst) = burst {
+        out.push_str(" burst ");
+        out.push_str(burst.of(text));
+    }
+    if let Some(per) = per {
+        out.push_str(" per ");
+        out.push_str(&per.of(text).to_ascii_lowercase());
     }
 }
 

@@ -507,7 +507,12 @@ fn targets(tape: &mut Tape<'_>, headers: &Headers, out: &mut String) {
         5 => "drop 0.1",
         6 => "drop over 2/s burst 3",
         7 => limit(tape),
-        8 => "log \"seen \"",
+        8 => tape.pick(&[
+            "log \"seen \"",
+            "log \"some \" limit 2/s burst 2",
+            "LOG Limit 1/S",
+            "log limit 1/s drop",
+        ]),
         _ => "",
     };
     let rewrites = if verdict.is_empty() {
@@ -534,6 +539,8 @@ fn targets(tape: &mut Tape<'_>, headers: &Headers, out: &mut String) {
 fn limit(tape: &mut Tape<'_>) -> &'static str {
     tape.pick(&[
         "drop over 100/M",
+        "drop over 1k bytes",
+        "drop over 300 BYTES",
         "drop over 3/s burst 2 per source",
         "drop over 2/s per destination",
         "drop over 1/s per pair burst 2",

@@ -418,7 +418,7 @@ fn hash_of(rule: &Rule) -> u64 {
                 (kind, value).hash(&mut hasher);
             }
             Target::Strip(kinds) => kinds.hash(&mut hasher),
-            Target::Log { prefix } => prefix.hash(&mut hasher),
+            Target::Log { prefix, limit } => (prefix, limit).hash(&mut hasher),
             Target::Map { field, pool } => (field, pool.intervals().first()).hash(&mut hasher),
             Target::Shuffle { field } => field.hash(&mut hasher),
             Target::ChangeSet(change) => change.hash(&mut hasher),

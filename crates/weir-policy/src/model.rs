@@ -502,7 +502,18 @@ pub enum Target {
     Log {
         /// Text in front of the line; at most 31 bytes.
         prefix: String,
+        /// How often at most.
+        limit: Option<LogLimit>,
     },
+}
+
+/// A limit of log lines (GCRA; docs/semantics.md section 3, "Log lines"). Its rule has one of these, and nothing else that counts in the rule's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LogLimit {
+    /// T: nanoseconds a line.
+    pub period_ns: u64,
+    /// Lines that may come at once, at least 1.
+    pub burst: u32,
 }
 
 /// When a `drop` target drops.
@@ -533,6 +544,11 @@ pub enum DropWhen {
         /// What is counted apart.
         per: Per,
     },
+    /// Packets that make the bytes of the rule's packets more than these (section 3, "Quota").
+    Quota {
+        /// Bytes of frames, at least 1.
+        bytes: u64,
+    },
 }
 
 /// What a limit counts apart.
@@ -552,6 +568,14 @@ impl DropWhen {
     /// Whether it drops every packet that the rule matches.
     pub fn is_always(self) -> bool {
         matches!(self, DropWhen::Always | DropWhen::Answered(_))
+    }
+
+    /// Whether it counts in the one word that a rule has.
+    pub fn counts_in_word(self) -> bool {
+        match self {
+            DropWhen::Answered(_) | DropWhen::Over { .. } | DropWhen::Quota { .. } => true,
+            DropWhen::Always | DropWhen::Random { .. } | DropWhen::OverEach { .. } => false,
+        }
     }
 }
 

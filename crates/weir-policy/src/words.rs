@@ -143,7 +143,7 @@ const MEANT: &[(&[&str], &str)] = &[
     ),
     (
         &["limit", "rate", "rate-limit"],
-        "to drop above a rate write `drop over 100/s burst 20`, for each source `drop over 10/s burst 20 per source`",
+        "to drop above a rate write `drop over 100/s burst 20`, for each source `drop over 10/s burst 20 per source`; to log less `log \"text\" limit 5/m`",
     ),
     (
         &["over", "above", "per"],
@@ -154,9 +154,10 @@ const MEANT: &[(&[&str], &str)] = &[
         "a limit for each source is `drop over 10/s burst 20 per source`",
     ),
     (
-        &["connlimit", "quota"],
-        "weir limits packets, not connections or bytes: `drop over 10/s burst 20 per source`",
+        &["connlimit"],
+        "weir limits packets, not connections: `drop over 10/s burst 20 per source`",
     ),
+    (&["quota"], "a quota is `drop over 500M bytes`"),
     (&["ethertype", "eth-proto"], "write `eth-type`"),
     (&["vlan-tag", "vid"], "write `vlan-id`"),
     (

@@ -5,7 +5,7 @@ use std::io;
 
 use weir_policy::field::{FIELDS, Field, Kind};
 use weir_policy::model::{
-    Classes, DropWhen, KindSet, Match, Per, PortName, Ranges, Rule, Subject, Target, Test,
+    Classes, DropWhen, KindSet, LogLimit, Match, Per, PortName, Ranges, Rule, Subject, Target, Test,
 };
 use weir_policy::{NoFiles, Parsed, SetLoader, Source, describe, format_source, parse};
 
@@ -878,13 +878,45 @@ fn every_target() {
             "log",
             Target::Log {
                 prefix: String::new(),
+                limit: None,
             },
         ),
         (
             "log \"From Here # \"",
             Target::Log {
                 prefix: "From Here # ".to_owned(),
+                limit: None,
             },
+        ),
+        (
+            "LOG \"few\" Limit 5/MIN Burst 3",
+            Target::Log {
+                prefix: "few".to_owned(),
+                limit: Some(LogLimit {
+                    period_ns: 12_000_000_000,
+                    burst: 3,
+                }),
+            },
+        ),
+        (
+            "log limit rate 2/s",
+            Target::Log {
+                prefix: String::new(),
+                limit: Some(LogLimit {
+                    period_ns: 500_000_000,
+                    burst: 1,
+                }),
+            },
+        ),
+        (
+            "drop over 1.5G bytes",
+            Target::Drop(DropWhen::Quota {
+                bytes: 1_500_000_000,
+            }),
+        ),
+        (
+            "DROP OVER 1 BYTE",
+            Target::Drop(DropWhen::Quota { bytes: 1 }),
         ),
         ("mod ip-ttl 64", set("ip-ttl", 64)),
         ("mod ip-saddr 192.0.2.1", set("ip-saddr", 0xc000_0201)),

@@ -29,6 +29,8 @@ pub(crate) const SETS: &[(&str, u32)] = &[
     ),
     ("reject", feature::REJECT),
     ("limits-apart", feature::METER),
+    ("log-limit", feature::LOG | feature::LOG_LIMIT),
+    ("quota", feature::QUOTA),
     ("dynamic-sets", feature::SETS),
     (
         "dynamic-sets-connections",

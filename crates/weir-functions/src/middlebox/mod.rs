@@ -219,6 +219,9 @@ impl Lowered<'_> {
         if with_flag(&self.rules, rule_flag::METER).next().is_some() {
             features |= feature::METER;
         }
+        if with_flag(&self.rules, rule_flag::QUOTA).next().is_some() {
+            features |= feature::QUOTA;
+        }
         features
     }
 }
@@ -248,7 +251,7 @@ fn lower<'r, 'a>(
                 let number = lowering.filled.number(&change.set, rule)?;
                 ops.push(dynamic::operation(change, number));
             }
-            ops.extend(operations::lower(target));
+            ops.extend(operations::lower(target, seat.slot));
             ops.extend(stateful_op(target, rule, &mut lowering)?);
         }
         let op_count = ops.len() as u32 - op_first;
@@ -484,6 +487,10 @@ fn abi_rule(
                         out.drop_param = below;
                     }
                     DropWhen::Over { period_ns, burst } => over(&mut out, period_ns, burst),
+                    DropWhen::Quota { bytes } => {
+                        out.flags |= rule_flag::RATE | rule_flag::QUOTA;
+                        out.drop_param = bytes;
+                    }
                     DropWhen::OverEach {
                         period_ns,
                         burst,

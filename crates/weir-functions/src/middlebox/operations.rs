@@ -7,8 +7,8 @@ use zerocopy::IntoBytes;
 
 use super::{REWRITES, connections};
 
-/// Operations of a target, in order; none for verdicts.
-pub(super) fn lower(target: &Target) -> Vec<Op> {
+/// Operations of a target, in order; none for verdicts. `slot` is where its rule counts.
+pub(super) fn lower(target: &Target, slot: u32) -> Vec<Op> {
     match target {
         Target::Set { field, value } => {
             let info = field.info();
@@ -58,15 +58,23 @@ pub(super) fn lower(target: &Target) -> Vec<Op> {
             op.u[..32].copy_from_slice(kinds.0.as_bytes());
             vec![op]
         }
-        Target::Log { prefix } => {
+        Target::Log { prefix, limit } => {
             let text = &prefix.as_bytes()[..prefix.len().min(PREFIX_MAX - 1)];
-            vec![with_bytes(
+            let mut op = with_bytes(
                 Op {
                     kind: op_kind::LOG,
                     ..EMPTY
                 },
                 text,
-            )]
+            );
+            if let Some(limit) = limit {
+                let ahead = u64::from(limit.burst).saturating_sub(1);
+                op.flags = op_flag::LIMITED;
+                let words = [limit.period_ns, limit.period_ns.saturating_mul(ahead)];
+                op.u[PREFIX_MAX..PREFIX_MAX + 16].copy_from_slice(words.as_bytes());
+                op.u[PREFIX_MAX + 16..PREFIX_MAX + 20].copy_from_slice(slot.as_bytes());
+            }
+            vec![op]
         }
         // Those of connections need room for their pools: see `connections`; those of sets their numbers: see `dynamic`.
         Target::ChangeSet(_)
@@ -82,6 +90,7 @@ pub(super) fn features(ops: &[Op]) -> u32 {
     let mut features = 0;
     for op in ops {
         features |= match op.kind {
+            op_kind::LOG if op.flags & op_flag::LIMITED != 0 => feature::LOG | feature::LOG_LIMIT,
             op_kind::LOG => feature::LOG,
             op_kind::IP_PAYLOAD | op_kind::L4_PAYLOAD => feature::PAYLOAD_OPS,
             op_kind::WORD => feature::REWRITE,

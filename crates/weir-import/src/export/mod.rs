@@ -101,13 +101,17 @@ fn lines(rule: &Rule, findings: &mut Vec<Finding>) -> Result<[Vec<String>; 3], &
                 drops.extend(said("drop")?);
                 continue;
             }
-            Target::Log { prefix } => {
+            Target::Log { prefix, limit } => {
                 let prefix = prefix.replace('"', "'");
-                logs.extend(said(&format!("log prefix \"{prefix}\""))?);
+                let limit = limit.as_ref().map(nft::limit).unwrap_or_default();
+                logs.extend(said(&format!("{limit}log prefix \"{prefix}\""))?);
                 continue;
             }
             Target::Drop(DropWhen::Answered(_)) => {
                 return Err("answers of `reject` are not exported");
+            }
+            Target::Drop(DropWhen::Quota { .. }) => {
+                return Err("`quota` of nftables counts bytes without Ethernet headers");
             }
             Target::Drop(_) => return Err("nftables counts and draws in another way"),
             Target::ChangeSet(_) => "dynamic sets are not exported",

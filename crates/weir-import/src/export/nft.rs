@@ -8,7 +8,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_policy::field::{Field, Header, Kind};
-use weir_policy::model::{Classes, DropWhen, Match, PortName, Ranges, Rule, Target, Test};
+use weir_policy::model::{
+    Classes, DropWhen, LogLimit, Match, PortName, Ranges, Rule, Target, Test,
+};
 
 /// EtherTypes that weir reads as VLAN tags.
 const TAGS: &str = "{ 0x8100, 0x88a8, 0x9100 }";
@@ -39,6 +41,19 @@ pub(super) fn verdict(rule: &Rule) -> &'static str {
         (_, true) => "drop",
         _ => "",
     }
+}
+
+/// A limit of log lines, in front of `log`. The token bucket of nftables is the same arithmetic.
+pub(super) fn limit(limit: &LogLimit) -> String {
+    let units = [("second", 1u64), ("minute", 60), ("hour", 3600)];
+    let period = limit.period_ns.max(1);
+    let of = |(unit, seconds): (&'static str, u64)| {
+        let ns = seconds * 1_000_000_000;
+        let count = ns / period;
+        (count > 0 && ns / count == period).then_some((count, unit))
+    };
+    let (count, unit) = units.into_iter().find_map(of).unwrap_or((1, "hour"));
+    format!("limit rate {count}/{unit} burst {} packets ", limit.burst)
 }
 
 /// One condition of a rule.

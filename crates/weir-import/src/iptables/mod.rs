@@ -13,7 +13,7 @@ use crate::finding::{Effect, Finding};
 use crate::hooks::{Base, Hook, Rules};
 use crate::nat::{self, Translation};
 use crate::numbers::Numbers;
-use crate::packets_before::{Change, Limited};
+use crate::packets_before::{Change, Limited, Per};
 use crate::policy;
 use crate::state::State;
 use crate::values::{self, Family};
@@ -342,11 +342,12 @@ impl<'a, 's> Reader<'a, 's> {
         if let Some(change) = self.changes.take() {
             self.made.change = Some((self.made.when.clone(), change));
         }
-        let logs = self.made.log.is_some() || WITHOUT_VERDICT.contains(&self.made.target.as_str());
-        if let Some(name) = self.last.filter(|_| self.made.limited.is_some()) {
-            if logs {
+        let marks = WITHOUT_VERDICT.contains(&self.made.target.as_str());
+        if let (Some(name), Some(limited)) = (self.last, &self.made.limited) {
+            let counted_alone = limited.over || limited.limit.per != Per::Rule;
+            if marks || self.made.log.is_some() && counted_alone {
                 return Err(format!(
-                    "weir has no limit of what it logs or marks, as `-m {name}` is here"
+                    "weir limits what a rule logs or drops, all its packets together, and nothing else, as `-m {name}` does here"
                 ));
             }
             if self.made.change.is_some() {
@@ -621,7 +622,10 @@ impl<'a, 's> Reader<'a, 's> {
                 self.last = Some("hashlimit");
             }
             "recent" => self.recent()?,
-            "connlimit" | "quota" | "statistic" | "connbytes" => {
+            "quota" => {
+                return Err("`-m quota` counts bytes of IP packets, `drop over N bytes` of weir those of frames, 14 more a packet".to_owned());
+            }
+            "connlimit" | "statistic" | "connbytes" => {
                 return Err(format!(
                     "`-m {name}` depends on packets before, and weir has nothing like it"
                 ));

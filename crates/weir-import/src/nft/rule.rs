@@ -10,7 +10,7 @@ use crate::condition::{
 use crate::finding::Effect;
 use crate::nat::{self, Target};
 use crate::numbers::Numbers;
-use crate::packets_before::{Change, Limited};
+use crate::packets_before::{Change, Limited, Per};
 use crate::state::State;
 use crate::values::{self, Family};
 
@@ -60,6 +60,7 @@ pub(super) fn read(words: &[Token], table: &Table, state: &mut State) -> Made {
         then: Then::Continue,
         branches: Vec::new(),
         log: None,
+        logs_all: false,
         to: None,
         out: None,
         notes: Vec::new(),
@@ -107,6 +108,8 @@ pub(super) struct Reader<'a, 's> {
     then: Then,
     branches: Vec<(Vec<Condition>, Then)>,
     log: Option<String>,
+    /// The log stands in front of the limit, if there is one.
+    logs_all: bool,
     to: Option<Target>,
     out: Option<String>,
     notes: Vec<(String, Effect)>,
@@ -182,11 +185,9 @@ impl Reader<'_, '_> {
                     self.then = Then::Drop;
                 }
                 "log" => {
+                    let before = self.limited.is_none();
                     self.log()?;
-                    if self.limited.is_some() && self.log.take().is_some() {
-                        let reason = "weir has no limit of what is logged: `log` reports every packet of its rule";
-                        self.notes.push((reason.to_owned(), Effect::NotLogged));
-                    }
+                    self.logs_all = before && self.log.is_some();
                 }
                 "masquerade" | "snat" | "dnat" | "redirect" => self.translate(&word)?,
                 "limit" | "meter" if self.closed.is_some() => {
@@ -199,7 +200,10 @@ impl Reader<'_, '_> {
                     self.closed = Some("limit");
                 }
                 "meter" => self.changes_set(&word)?,
-                "quota" | "connlimit" => {
+                "quota" => {
+                    return Err("`quota` counts bytes of IP packets, `drop over N bytes` of weir those of frames, 14 more a packet".to_owned());
+                }
+                "connlimit" => {
                     return Err(format!(
                         "`{word}` depends on packets before, and weir has nothing like it"
                     ));
@@ -321,16 +325,24 @@ impl Reader<'_, '_> {
     }
 
     /// Whether what is counted has a counterpart, with all that is done.
-    fn is_one_thing(&self) -> Result<(), String> {
-        if self.limited.is_none() {
+    fn is_one_thing(&mut self) -> Result<(), String> {
+        let Some(limited) = &self.limited else {
             return Ok(());
+        };
+        let within = !limited.over && limited.limit.per == Per::Rule;
+        let then_goes_on = self.then == Then::Continue;
+        if self.log.is_some() && !self.logs_all && !then_goes_on {
+            self.log = None;
+            let reason = "a limit of weir is of what a rule logs or of what it drops, not of both: `log` beside a verdict reports every packet of its rule";
+            self.notes.push((reason.to_owned(), Effect::NotLogged));
         }
         if self.change.is_some() {
             return Err("a rule counts packets and changes a set".to_owned());
         }
         match &self.then {
+            Then::Continue if self.log.is_some() && !self.logs_all && within => Ok(()),
             Then::Continue => Err(
-                "weir drops what is above a rate, and has no limit of what is logged or marked"
+                "weir drops what is above a rate or logs what is within, and has no other limit"
                     .to_owned(),
             ),
             Then::Jump(_) | Then::Goto(_) => Err(

@@ -1,8 +1,8 @@
-//! `drop over`: rates, bursts, and what a limit counts apart.
+//! `drop over` and `log ... limit`: rates, bursts, quotas, and what a limit counts apart.
 
 use super::Lower;
 use crate::ast::Span;
-use crate::model::{DropWhen, Per, Target};
+use crate::model::{DropWhen, LogLimit, Per, Target};
 use crate::value;
 use crate::words::{is_one_of, nearest};
 
@@ -40,6 +40,71 @@ impl Lower<'_> {
             burst,
             per,
         }))
+    }
+
+    /// `drop over N bytes`.
+    pub(super) fn drop_quota(
+        &mut self,
+        (bytes, burst, per): (Span, Option<Span>, Option<Span>),
+    ) -> Option<Target> {
+        if let Some(per) = per {
+            self.report
+                .error(0, per, "a quota counts all packets of its rule together")
+                .help("a table of addresses forgets those that are due first, and a quota is never due: write a rule for each address, or limit packets: `drop over 100/s per source`");
+            return None;
+        }
+        if let Some(burst) = burst {
+            self.report
+                .error(0, burst, "a quota has no burst")
+                .help("leave it out: all bytes of a quota may come at once");
+            return None;
+        }
+        let word = self.of(bytes);
+        match value::any_case(word, weir_value::count) {
+            Ok(0) => {
+                self.report
+                    .error(0, bytes, "a quota is at least 1 byte")
+                    .help("to drop all packets write `drop`");
+                None
+            }
+            Ok(bytes) => Some(Target::Drop(DropWhen::Quota { bytes })),
+            Err(invalid) => {
+                self.report
+                    .error(0, bytes, invalid.to_string())
+                    .help("a quota is a number of bytes, with k, M or G for powers of 1000: `drop over 500M bytes`");
+                None
+            }
+        }
+    }
+
+    /// `limit RATE [burst N]` of a `log`.
+    pub(super) fn log_limit(&mut self, (rate, burst): (Span, Option<Span>)) -> Option<LogLimit> {
+        let period_ns = self.period(rate)?;
+        let burst = match burst {
+            Some(at) => self.burst(at, period_ns)?,
+            None => 1,
+        };
+        Some(LogLimit { period_ns, burst })
+    }
+
+    /// A rule has one word to count in.
+    pub(super) fn judge_words(&mut self, targets: &[Target], limited_logs: &[Span]) {
+        let [first, rest @ ..] = limited_logs else {
+            return;
+        };
+        for other in rest {
+            self.report
+                .error(0, *other, "a rule has one `log` with a limit")
+                .also(0, *first, "the first is here")
+                .help("write a rule for each");
+        }
+        let counts =
+            |target: &Target| matches!(target, Target::Drop(when) if when.counts_in_word());
+        if targets.iter().any(counts) {
+            self.report
+                .error(0, *first, "a rule counts one thing: its log lines, what `drop over` lets pass, or its answers")
+                .help("write this `log` in a rule of its own, with the same matches: all matching rules count");
+        }
     }
 
     /// Nanoseconds a packet.

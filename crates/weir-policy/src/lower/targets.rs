@@ -23,6 +23,7 @@ struct Seen {
     /// Where the merged strip stands in the targets.
     strip_at: usize,
     added_bytes: usize,
+    limited_logs: Vec<Span>,
     chosen: Chosen,
 }
 
@@ -74,7 +75,11 @@ impl Lower<'_> {
                 }
                 Action::Reject(with) => self.reject(*with, span, stateful, required, &mut seen),
                 Action::Accept => self.accept(span, &mut seen),
-                Action::Log(text) => self.log(*text),
+                Action::DropQuota(bytes, burst, per) => {
+                    self.one_drop(span, &mut seen);
+                    self.drop_quota((*bytes, *burst, *per))
+                }
+                Action::Log(text, limit) => self.log(*text, *limit, span, &mut seen),
                 Action::Map(reference, pool) => {
                     required.add(classes_of(reference.field), span);
                     self.map(reference, pool, span, &mut seen.chosen)
@@ -113,6 +118,7 @@ impl Lower<'_> {
             out.extend(lowered);
         }
         self.judge_chosen(&seen.chosen, &out);
+        self.judge_words(&out, &seen.limited_logs);
         (out, seen.chosen)
     }
 
@@ -384,10 +390,24 @@ impl Lower<'_> {
             .help("accept overrides drop, so this rule would never drop: remove one of them");
     }
 
-    fn log(&mut self, text: Option<Span>) -> Option<Target> {
+    fn log(
+        &mut self,
+        text: Option<Span>,
+        limit: Option<(Span, Option<Span>)>,
+        span: Span,
+        seen: &mut Seen,
+    ) -> Option<Target> {
+        let limit = match limit {
+            Some(written) => Some(self.log_limit(written)?),
+            None => None,
+        };
+        if limit.is_some() {
+            seen.limited_logs.push(span);
+        }
         let Some(at) = text else {
             return Some(Target::Log {
                 prefix: String::new(),
+                limit,
             });
         };
         let prefix = self.of(at).trim_matches('"');
@@ -404,6 +424,7 @@ impl Lower<'_> {
         }
         Some(Target::Log {
             prefix: prefix.to_owned(),
+            limit,
         })
     }
 

@@ -103,7 +103,8 @@ impl Parser<'_> {
                     self.at += 1;
                     self.open_text(t);
                 }
-                Some(Action::Log(text.map(|t| t.span)))
+                let limit = self.log_limit();
+                Some(Action::Log(text.map(|t| t.span), limit))
             }
             "map" => {
                 let reference = self.target_field("map")?;

@@ -166,7 +166,7 @@ pub struct LogLine {
 pub struct Reference {
     policy: Arc<Policy>,
     options: Options,
-    /// TAT of each rule's rate limit, ns.
+    /// The word of each rule: TAT of its rate limit, ns, or bytes of its quota.
     rates: Vec<u64>,
     limits: limits::Tables,
     connections: Connections,
@@ -319,18 +319,8 @@ impl Reference {
         let answer = (drop == Some(Reason::RuleDrop))
             .then(|| self.answer(&matching, &input, &layout, &mut reasons))
             .flatten();
+        let logs = self.logs(&matching, verdict, input.now_ns, &mut reasons);
         let rules = || matching.iter().map(|&i| &self.policy.rules[i]);
-        let logs = rules()
-            .flat_map(|rule| rule.targets.iter().map(move |target| (rule, target)))
-            .filter_map(|(rule, target)| match target {
-                Target::Log { prefix } => Some(LogLine {
-                    rule: rule.id,
-                    prefix: prefix.clone(),
-                    verdict,
-                }),
-                _ => None,
-            })
-            .collect();
         let (verdict, frame) = match answer {
             Some(answer) => (Verdict::Tx, answer),
             None => (verdict, frame),
@@ -377,6 +367,11 @@ impl Reference {
                                 let tat = &mut self.rates[i];
                                 !limits::within(period_ns, burst, tat, input.now_ns)
                             }
+                            DropWhen::Quota { bytes } => {
+                                let used = &mut self.rates[i];
+                                *used = used.wrapping_add(input.frame.len() as u64);
+                                *used > bytes
+                            }
                             DropWhen::OverEach {
                                 period_ns,
                                 burst,
@@ -404,6 +399,37 @@ impl Reference {
             }
         }
         said
+    }
+
+    /// What `log` targets report of a packet.
+    fn logs(
+        &mut self,
+        matching: &[usize],
+        verdict: Verdict,
+        now_ns: u64,
+        notes: &mut Vec<Reason>,
+    ) -> Vec<LogLine> {
+        let mut lines = Vec::new();
+        for &i in matching {
+            let rule = &self.policy.rules[i];
+            for target in &rule.targets {
+                let Target::Log { prefix, limit } = target else {
+                    continue;
+                };
+                if let Some(limit) = limit
+                    && !limits::within(limit.period_ns, limit.burst, &mut self.rates[i], now_ns)
+                {
+                    notes.push(Reason::LogLimited);
+                    continue;
+                }
+                lines.push(LogLine {
+                    rule: rule.id,
+                    prefix: prefix.clone(),
+                    verdict,
+                });
+            }
+        }
+        lines
     }
 
     /// What answers a packet that the rules drop, if one of them rejects it.

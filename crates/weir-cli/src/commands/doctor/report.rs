@@ -240,6 +240,7 @@ fn rule(rule: &Rule) -> Value {
             DropWhen::Random { .. } => "drop at random",
             DropWhen::Over { .. } => "drop over a rate",
             DropWhen::OverEach { .. } => "drop over a rate, each",
+            DropWhen::Quota { .. } => "drop over a quota",
         }
         .to_owned(),
         Target::Accept => "accept".to_owned(),

@@ -116,6 +116,14 @@ impl Limit {
         };
         // iptables and nftables let 5 packets come at once unless they are told another number.
         let burst = self.burst.as_deref().unwrap_or("5");
+        if let [log] = targets.as_mut_slice()
+            && (log == "log" || log.starts_with("log "))
+            && self.within
+            && self.per.is_none()
+        {
+            log.push_str(&format!(" limit {rate} burst {burst}"));
+            return false;
+        }
         let mut over = format!("drop over {rate} burst {burst}");
         if let Some(per) = &self.per {
             over.push_str(&format!(" per {per}"));
@@ -135,6 +143,10 @@ pub(super) fn uncounted(module: &str) -> Option<(&'static str, &'static str)> {
         "connlimit" => Some((
             "`-m connlimit` counts connections, and limits of weir count packets",
             "write `ct-state new tcp-dport 22 drop over 10/m burst 20 per source`: it limits how many connections a source opens, not how many it has",
+        )),
+        "quota" => Some((
+            "`-m quota` matches up to so many bytes, and weir drops what is above",
+            "write `drop over 500M bytes`: it counts bytes of frames",
         )),
         _ => None,
     }

@@ -111,9 +111,10 @@ fn any_target() -> impl Strategy<Value = Target> {
         4 => set_field(fixed_fields()),
         2 => payload_target(&["ip-payload", "ip6-payload", "udp-payload", "tcp-payload", "icmp-payload", "icmp6-payload"]),
         4 => option_target(),
-        1 => Just(Target::Log { prefix: String::new() }),
+        1 => Just(Target::Log { prefix: String::new(), limit: None }),
         1 => Just(Target::Drop(DropWhen::Random { below: 1 << 31 })),
         1 => Just(Target::Drop(DropWhen::Over { period_ns: 10, burst: 2 })),
+        1 => Just(Target::Drop(DropWhen::Quota { bytes: 500 })),
     ]
 }
 

@@ -1,9 +1,9 @@
 //! Section 3: verdicts, randomness, rates, logs; and packets that no rule sees.
 
-use weir_packet::Verdict;
+use weir_packet::{Reason, Verdict};
 
 use super::*;
-use crate::model::DropWhen;
+use crate::model::{DropWhen, LogLimit};
 use crate::reference::{LogLine, random};
 
 const SECOND: u64 = 1_000_000_000;
@@ -18,6 +18,7 @@ fn accept_overrides_drop_and_the_packet_is_still_rewritten() {
                 Target::Drop(DropWhen::Always),
                 Target::Log {
                     prefix: "d".to_owned(),
+                    limit: None,
                 },
             ],
         ),
@@ -63,6 +64,7 @@ fn malformed_packets_are_seen_by_no_rule() {
             Target::Accept,
             Target::Log {
                 prefix: String::new(),
+                limit: None,
             },
         ],
     );
@@ -146,6 +148,68 @@ fn rates_follow_the_generic_cell_rate_algorithm() {
     assert!(!dropped(100 * SECOND));
     assert!(!dropped(100 * SECOND));
     assert!(dropped(100 * SECOND));
+}
+
+#[test]
+fn a_log_with_a_limit_writes_a_burst_and_the_rate() {
+    let frame = Frame::new().build();
+    // 10 a second, burst 2: T = 0.1 s, limit = 0.1 s.
+    let log = Target::Log {
+        prefix: "few".to_owned(),
+        limit: Some(LogLimit {
+            period_ns: SECOND / 10,
+            burst: 2,
+        }),
+    };
+    let always = Target::Log {
+        prefix: "all".to_owned(),
+        limit: None,
+    };
+    let mut reference = Reference::new(
+        policy(vec![(
+            all(),
+            vec![log, always, Target::Drop(DropWhen::Always)],
+        )]),
+        Options::default(),
+    );
+    let mut lines = |now_ns| {
+        let outcome = reference.run(Input {
+            now_ns,
+            ..Input::new(&frame)
+        });
+        assert_eq!(outcome.verdict, Verdict::Drop);
+        let prefixes: Vec<String> = outcome.logs.into_iter().map(|line| line.prefix).collect();
+        let limited = outcome.reasons.contains(&Reason::LogLimited);
+        assert_eq!(limited, prefixes == ["all"], "{prefixes:?}");
+        assert!(limited || prefixes == ["few", "all"], "{prefixes:?}");
+        prefixes.len()
+    };
+    let start = 5 * SECOND;
+    assert_eq!([start; 3].map(&mut lines), [2, 2, 1]);
+    let later = start + SECOND / 10;
+    assert_eq!([later - 1, later, later].map(&mut lines), [1, 2, 1]);
+}
+
+#[test]
+fn a_quota_counts_what_it_drops() {
+    let frame = Frame::new().build();
+    let bytes = frame.len() as u64 * 3;
+    let quota = |bytes| {
+        let when = DropWhen::Quota { bytes };
+        let rules = policy(vec![(all(), vec![Target::Drop(when)])]);
+        Reference::new(rules, Options::default())
+    };
+    let verdicts = |mut reference: Reference| -> Vec<Verdict> {
+        let frames = std::iter::repeat_n(&frame, 5);
+        frames
+            .map(|frame| reference.run(Input::new(frame)).verdict)
+            .collect()
+    };
+    use Verdict::{Drop, Pass};
+    assert_eq!(verdicts(quota(bytes)), [Pass, Pass, Pass, Drop, Drop]);
+    assert_eq!(verdicts(quota(bytes - 1)), [Pass, Pass, Drop, Drop, Drop]);
+    assert_eq!(verdicts(quota(1)), [Drop; 5]);
+    assert_eq!(verdicts(quota(u64::MAX)), [Pass; 5]);
 }
 
 #[test]
