@@ -5,11 +5,6 @@
 //!
 //! What is no IP, or has a VLAN tag that the kernel left in the packet, comes to the first socket. An ICMP error goes by its own addresses, not by those of the packet that it is about.
 
-use std::io;
-use std::os::fd::OwnedFd;
-
-use crate::packet::set;
-
 /// Where loads of ancillary data, and loads relative to the network header, begin (`SKF_AD_OFF`, `SKF_NET_OFF`).
 const ANCILLARY: u32 = -0x1000_i32 as u32;
 const NETWORK: u32 = -0x10_0000_i32 as u32;
@@ -18,8 +13,8 @@ const PROTOCOL: u32 = ANCILLARY;
 /// Spreads neighbouring addresses (2^32 divided by the golden ratio).
 const GOLDEN: u32 = 0x9e37_79b1;
 
-/// A program that returns a number for a packet, of which the kernel takes the remainder by the number of sockets.
-fn program() -> Vec<libc::sock_filter> {
+/// A program that returns a number for a packet, of which the kernel takes the remainder by the number of sockets. Every member gives the same.
+pub(crate) fn program() -> Vec<libc::sock_filter> {
     let line = |code: u32, k: u32| libc::sock_filter {
         code: code as u16,
         jt: 0,
@@ -55,37 +50,14 @@ fn program() -> Vec<libc::sock_filter> {
     all
 }
 
-/// Joins a bound socket to those of a number; every member gives the same program.
-pub(crate) fn join(fd: &OwnedFd, number: u16) -> io::Result<()> {
-    let how = u32::from(number) | (libc::PACKET_FANOUT_CBPF << 16);
-    set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &how)?;
-    attach(fd, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program())
-}
-
-/// Has a member receive no more; it leaves only when it is closed, and what would come to it until then nobody has.
-pub(crate) fn stop(fd: &OwnedFd) -> io::Result<()> {
-    let nothing = libc::sock_filter {
+/// A program that takes nothing: a member leaves only when it is closed, and what would come to it until then nobody has.
+pub(crate) fn nothing() -> Vec<libc::sock_filter> {
+    vec![libc::sock_filter {
         code: (libc::BPF_RET | libc::BPF_K) as u16,
         jt: 0,
         jf: 0,
         k: 0,
-    };
-    attach(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, vec![nothing])
-}
-
-/// Gives the kernel a program as the value of an option.
-fn attach(
-    fd: &OwnedFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    mut lines: Vec<libc::sock_filter>,
-) -> io::Result<()> {
-    let program = libc::sock_fprog {
-        len: lines.len() as u16,
-        filter: lines.as_mut_ptr(),
-    };
-    // The kernel copies the lines before the call returns.
-    set(fd, level, option, &program)
+    }]
 }
 
 #[cfg(test)]

@@ -259,7 +259,7 @@ impl PacketPort {
         bind(&fd, ifindex, config.ethertype, config.blocks > 0)
             .map_err(|e| XskError::sys(format!("bind a packet socket to {name}"), e))?;
         if let Some(number) = config.cluster {
-            cluster::join(&fd, number)
+            join(&fd, number)
                 .map_err(|e| XskError::sys(format!("join cluster {number} of {name}"), e))?;
         }
         Ok(PacketPort {
@@ -318,7 +318,12 @@ impl PacketPort {
     pub fn stop(&mut self) -> Result<(), XskError> {
         // A member of a cluster cannot be bound to nothing.
         let stopped = match self.config.cluster {
-            Some(_) => cluster::stop(&self.fd),
+            Some(_) => attach(
+                &self.fd,
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_FILTER,
+                cluster::nothing(),
+            ),
             None => bind(&self.fd, self.link.ifindex(), None, false),
         };
         stopped.map_err(|e| XskError::sys(format!("stop receiving on {}", self.link.name()), e))
@@ -729,7 +734,30 @@ fn bind(fd: &OwnedFd, ifindex: u32, ethertype: Option<u16>, receives: bool) -> i
     set(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &all)
 }
 
-pub(crate) fn set<T>(fd: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
+/// Joins a bound socket to those of a number.
+fn join(fd: &OwnedFd, number: u16) -> io::Result<()> {
+    let how = u32::from(number) | (libc::PACKET_FANOUT_CBPF << 16);
+    set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &how)?;
+    let program = cluster::program();
+    attach(fd, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program)
+}
+
+/// Gives the kernel a program as the value of an option.
+fn attach(
+    fd: &OwnedFd,
+    level: c_int,
+    option: c_int,
+    mut lines: Vec<libc::sock_filter>,
+) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: lines.len() as u16,
+        filter: lines.as_mut_ptr(),
+    };
+    // The kernel copies the lines before the call returns.
+    set(fd, level, option, &program)
+}
+
+fn set<T>(fd: &OwnedFd, level: c_int, option: c_int, value: &T) -> io::Result<()> {
     // SAFETY: the pointer is valid for the length given, and the caller pairs option and type.
     let ret = unsafe {
         libc::setsockopt(
