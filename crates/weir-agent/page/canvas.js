@@ -6,8 +6,9 @@ import { bits, packets } from "./format.js";
 
 const SMALLEST = 0.05;
 const LARGEST = 2;
-/** Below this scale text is too small to read. */
+/** Below this scale text is too small to read, and nodes have their name alone, larger; below the second not even that. */
 const READABLE = 0.45;
+const NAMED = 0.26;
 /** Nodes and links in sight that are drawn for each frame of a movement. */
 const FEW = 150;
 /** Between two drawings of a large graph that moves, in milliseconds. */
@@ -401,6 +402,12 @@ export class GraphCanvas {
       if (isDropping || isWrong) {
         context.fillStyle = isDropping ? is.drop : is.warn;
         context.fillRect(x + WIDTH - 26, y + 8, 18, HEIGHT - 16);
+      }
+      if (this.scale >= NAMED) {
+        context.textAlign = "left";
+        context.fillStyle = is.text;
+        context.font = "600 30px system-ui, sans-serif";
+        context.fillText(shortened(node.name, 10), x + 28, y + HEIGHT / 2 + 11, WIDTH - 60);
       }
       context.globalAlpha = 1;
       return;

@@ -9,6 +9,8 @@ import { Rates } from "./rates.js";
 
 /** Between two readings of the graph, in milliseconds. */
 const INTERVAL = 2000;
+/** A reading that takes long is followed by a pause of so many times that: a page takes a fifth of the agent's reading at most. */
+const REST = 4;
 /** Events that are kept. */
 const EVENTS = 300;
 /** For so many seconds the footer shows what went wrong. */
@@ -196,7 +198,8 @@ function Page({ session, leave }) {
         }
         setTurn((before) => before + 1);
       }
-      if (!stop.signal.aborted) timer = setTimeout(read, Math.max(200, INTERVAL - (performance.now() - begun)));
+      const took = performance.now() - begun;
+      if (!stop.signal.aborted) timer = setTimeout(read, Math.max(INTERVAL - took, REST * took));
     };
     read();
     const seen = () => {

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::{MadeUp, PATIENCE, is_problem, post};
 use crate::agent::{Row, State, View};
+use crate::api::routes::ROUTES;
 use crate::api::{Api, ask};
 use crate::event::Event;
 use crate::settings::{ApiSettings, Edits, Group, LoopbackAddress, Socket};
@@ -191,6 +192,32 @@ fn a_link_is_a_session_with_the_role_of_its_user() {
         let line = format!("login link for the page, role {role}, requested by {user}");
         assert_eq!(events[0].to_string(), line);
     }
+}
+
+#[test]
+fn no_request_is_answered_without_a_session() {
+    let bed = Bed::new("routes", false);
+    let wrong = format!("Authorization: Bearer {}\r\n", "0".repeat(48));
+    for route in ROUTES {
+        let path = route
+            .path
+            .replace("{edge}", "office")
+            .replace("{number}", "1");
+        let request = format!("{} {path}", route.method);
+        for headers in ["", &wrong, "Authorization: Basic cm9vdDo=\r\n"] {
+            let answer = bed.with(&request, headers);
+            let problem = is_problem(&answer, 401);
+            assert!(
+                answer
+                    .to_lowercase()
+                    .contains("\r\nwww-authenticate: bearer\r\n"),
+                "{answer}"
+            );
+            let next = problem["next"].as_str().unwrap_or_default();
+            assert!(next.contains("weir page"), "{request}: {problem}");
+        }
+    }
+    assert!(bed.end().is_empty(), "nothing was changed or asked for");
 }
 
 #[test]
