@@ -15,7 +15,8 @@ pub(crate) fn run(args: &PageArgs) -> Result<ExitCode, Failure> {
         None => {
             let settings = Settings::of(&args.folder).map_err(|error| {
                 Failure::usage(format!(
-                    "{error}. Name the agent's socket with --socket to do without that file"
+                    "{}\nname the agent's socket with --socket to do without that file",
+                    error.to_string().trim_end()
                 ))
             })?;
             socket_path(&settings.api.socket).ok_or_else(|| {
