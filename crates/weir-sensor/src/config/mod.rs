@@ -12,7 +12,7 @@ mod vital;
 pub use analysis::{Analysis, Grouping};
 pub use inline::{FAIL_OPEN, JOINED, Joined, joined};
 pub use logs::{DNS_VERSION, DnsKinds, Drops, Eve, Kinds, Log, Logs, Record};
-pub use prevention::{Policy, SIMULATE};
+pub use prevention::{FIREWALL, Policy, SIMULATE};
 pub use stages::{App, Checksums, Defragment, Flow, Host, Overlaps, Stream, Tunnels, Verified};
 
 use std::path::PathBuf;

@@ -96,27 +96,38 @@ pub(super) fn midstream(s: &Settings, ips: bool) -> Result<Policy, SettingsError
     })
 }
 
-// The key of the firewall's switch, and that of its files.
-const FIREWALL: [&str; 2] = ["firewall.enabled", "firewall.rule-files"];
+/// The key of the firewall's switch.
+pub const FIREWALL: &str = "firewall.enabled";
 
 /// Files of the firewall's rules: `firewall.rule-files` below `firewall.rule-path`.
 pub(super) fn firewall(s: &Settings, ips: bool) -> Result<Option<Vec<PathBuf>>, SettingsError> {
-    let [enabled, files] = FIREWALL;
     let folder = s.text("firewall.rule-path").map(|path| s.path(&path));
-    let files = s.list(files).unwrap_or_default().into_iter();
+    let files = s.list("firewall.rule-files").unwrap_or_default();
+    let files = files.into_iter();
     let files = files.map(|name| match &folder {
         Some(folder) => folder.join(name),
         None => s.path(&name),
     });
     let files = files.collect();
-    if s.truth(enabled)? != Some(true) {
+    if s.truth(FIREWALL)? != Some(true) {
         return Ok(None);
     }
     if !ips {
         return Err(SettingsError::Value {
-            key: enabled.to_owned(),
+            key: FIREWALL.to_owned(),
             value: "yes".to_owned(),
             expected: "no, as nothing can be dropped beside the traffic; captures with --simulate-ips have a firewall",
+        });
+    }
+    // What is read only when it is acknowledged has passed by then.
+    let inline = "stream.inline";
+    if let Some(value) = s.text(inline).filter(|value| value != "auto")
+        && s.truth(inline)? == Some(false)
+    {
+        return Err(SettingsError::Value {
+            key: inline.to_owned(),
+            value,
+            expected: "yes or auto, where a firewall decides about what streams carry",
         });
     }
     Ok(Some(files))

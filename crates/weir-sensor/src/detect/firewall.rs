@@ -16,6 +16,7 @@ use super::ends::{Ends, is_cut};
 use super::gate::open;
 use super::program::Subject;
 use super::ruleset::Ruleset;
+use super::tables::StateRule;
 use super::work::{Found, Work, header_buffer};
 use super::{FlowState, FlowView, Moment, PacketFlow};
 
@@ -153,7 +154,12 @@ impl Detector {
         };
         for now in from..=last {
             let mut ruling = None;
-            for (index, own, before) in table.iter().copied() {
+            for StateRule {
+                index,
+                state: own,
+                before,
+            } in table.iter().copied()
+            {
                 if own != now && !(before && now < own) {
                     continue;
                 }

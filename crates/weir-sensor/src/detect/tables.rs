@@ -5,12 +5,31 @@ use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::rules::{FirewallPlace, FirewallRule};
 
+/// Rules about the states of a direction of a protocol.
+#[derive(Debug)]
+struct Side {
+    app: App,
+    direction: Direction,
+    rules: Vec<StateRule>,
+}
+
+/// A rule about a state of transactions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StateRule {
+    /// Its rank.
+    pub(super) index: u32,
+    /// Which state, from 0.
+    pub(super) state: u8,
+    /// The states before it are accepted as well.
+    pub(super) before: bool,
+}
+
 /// Rules of the firewall by the table they stand in; those of one table in the order they were written.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) packets: Vec<u32>,
     /// Of each protocol and direction that has rules.
-    states: Vec<(App, Direction, Vec<(u32, u8, bool)>)>,
+    states: Vec<Side>,
     /// All of them: they rank before the rules of the inspection.
     pub(super) count: u32,
 }
@@ -27,11 +46,19 @@ impl Tables {
                 state,
                 before,
             } => {
-                let entry = (index, state, before);
-                let same = |(a, d, _): &&mut (App, Direction, _)| *a == app && *d == direction;
+                let rule = StateRule {
+                    index,
+                    state,
+                    before,
+                };
+                let same = |s: &&mut Side| s.app == app && s.direction == direction;
                 match self.states.iter_mut().find(same) {
-                    Some((.., list)) => list.push(entry),
-                    None => self.states.push((app, direction, vec![entry])),
+                    Some(side) => side.rules.push(rule),
+                    None => self.states.push(Side {
+                        app,
+                        direction,
+                        rules: vec![rule],
+                    }),
                 }
             }
         }
@@ -55,10 +82,12 @@ impl Tables {
         })
     }
 
-    /// Those of a direction of a protocol: rank, state, whether it accepts the states before its own.
-    pub(super) fn of(&self, app: App, direction: Direction) -> &[(u32, u8, bool)] {
-        let same = |(a, d, _): &&(App, Direction, _)| *a == app && *d == direction;
-        let found = self.states.iter().find(same);
-        found.map_or(&[], |(.., list)| list)
+    /// Those of a direction of a protocol.
+    pub(super) fn of(&self, app: App, direction: Direction) -> &[StateRule] {
+        let same = |s: &&Side| s.app == app && s.direction == direction;
+        self.states
+            .iter()
+            .find(same)
+            .map_or(&[], |side| &side.rules)
     }
 }

@@ -264,4 +264,10 @@ fn rules_of_the_firewall_say_what_they_decide_and_when() {
     settings.set("firewall.enabled=yes").expect("a setting");
     let error = SensorConfig::from_settings(&settings).expect_err("refused");
     assert!(error.to_string().contains("--simulate-ips"), "{error}");
+    // Nor can what is read only when it is acknowledged.
+    for one in [&format!("{SIMULATE}=yes"), "stream.inline=no"] {
+        settings.set(one).expect(one);
+    }
+    let error = SensorConfig::from_settings(&settings).expect_err("refused");
+    assert!(error.to_string().contains("firewall"), "{error}");
 }
