@@ -143,6 +143,14 @@ fn broken_rules_are_shown_and_the_rest_holds() {
         weir(&["sensor", "-r", &pcap, "-S", &rules, "-l", &log, "--strict"]).0,
         1
     );
+    // One that says it is not for this sensor is not in error.
+    let other = format!(
+        "alert udp any any -> any any (requires: version >= 99; content:\"x\"; sid:2;)\n{RULES}"
+    );
+    let other = f.file("other.rules", other);
+    let (status, _, err) = weir(&["sensor", "-r", &pcap, "-S", &other, "-l", &log, "--strict"]);
+    assert_eq!(status, 0, "{err}");
+    assert!(err.contains("requires"), "{err}");
     let (status, out, _) = weir(&["sensor", "rules", "check", &rules]);
     assert_eq!(status, 1);
     assert!(

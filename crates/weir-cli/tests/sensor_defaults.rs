@@ -100,6 +100,72 @@ fn keys_of_a_configuration_that_change_nothing() {
     assert!(strict.stderr.contains("2 configuration keys"), "{strict:?}");
 }
 
+/// `logging.outputs`: what is said of the run, in files.
+#[test]
+fn what_is_said_stands_in_the_files_that_are_asked_for() {
+    let folder = Folder::new();
+    let capture = folder.capture("x.pcap", &[frame()]);
+    let broken = "alert udp any any -> any any (contentt:\"x\"; sid:2;)";
+    let rules = folder.write("r.rules", format!("{RULE}{broken}\n"));
+    let config = folder.write(
+        "c.yaml",
+        "logging:\n  default-log-level: info\n  outputs:\n  - console:\n      enabled: yes\n  - file:\n      enabled: yes\n      filename: own.log\n  - file:\n      enabled: yes\n      filename: own.json\n      type: json\n      level: error\n  - file:\n      enabled: no\n      filename: none.log\n",
+    );
+    let path = |p: &std::path::Path| p.to_str().expect("UTF-8").to_owned();
+    let args = |more: &[&str]| {
+        let mut args = vec!["sensor".to_owned()];
+        for (option, value) in [("-r", &capture), ("-S", &rules), ("-c", &config)] {
+            args.extend([option.to_owned(), path(value)]);
+        }
+        args.extend(["-l".to_owned(), path(folder.path())]);
+        args.extend(more.iter().map(|m| (*m).to_owned()));
+        args
+    };
+    let noted = weir(args(&["--data-dir", "/nowhere"])).succeeded();
+    assert!(
+        noted.stderr.contains("--data-dir has no effect"),
+        "{noted:?}"
+    );
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name));
+    let text = read("own.log").expect("written");
+    for part in [
+        "Notice: sensor: --data-dir has no effect",
+        "Error: detect: ",
+        &format!("error parsing signature \"{broken}\" from file "),
+        " at line 2\n",
+        "Info: detect: 1 rule files processed. 1 rules successfully loaded, 1 rules failed, 0 rules skipped",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let records = read("own.json").expect("written");
+    let records: Vec<serde_json::Value> = (records.lines())
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(records.len(), 2, "only errors: {records:?}");
+    for record in &records {
+        assert_eq!(record["event_type"], "engine");
+        assert_eq!(record["log_level"], "Error");
+        assert_eq!(record["engine"]["module"], "detect");
+    }
+    assert!(read("none.log").is_err());
+    // Why a run failed stands there as well.
+    assert_eq!(weir(args(&["--strict"])).status, 1);
+    let text = read("own.log").expect("written");
+    assert!(
+        text.contains("Error: sensor: 1 rules are rejected"),
+        "{text}"
+    );
+    // A file that cannot be opened is worth a word, and not the run.
+    let closed = args(&[
+        "--set",
+        "logging.outputs.1.file.filename=no/such/folder.log",
+    ]);
+    let closed = weir(closed).succeeded();
+    assert!(closed.stderr.contains("logging: "), "{closed:?}");
+    let wrong = args(&["--set", "logging.outputs.1.file.type=xml"]);
+    assert_eq!(weir(wrong).status, 2);
+}
+
 #[test]
 fn lines_beside_rules_are_no_rules() {
     let folder = Folder::new();

@@ -184,6 +184,9 @@ pub(crate) struct SensorRunArgs {
     pub(crate) checksums: Option<ChecksumsName>,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
+    /// Accepted, with a note, for scripts that run other sensors: nothing is kept between runs
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
     /// Show what an inline sensor would do to these captures: rules with drop and reject take effect, later packets of dropped flows are not inspected
     #[arg(long, conflicts_with = "interfaces", overrides_with = "simulate_ips")]
     pub(crate) simulate_ips: bool,

@@ -1,5 +1,6 @@
 //! `weir sensor`: frames to alerts. Here: from arguments to a setup, signals, progress, and what is said at the end.
 
+mod journal;
 mod report;
 mod rules;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use weir_sensor::analysis::analyze;
 use weir_sensor::config::{
-    Checksums, DNS_VERSION, FAIL_OPEN, JOINED, SIMULATE, SensorConfig, Verified,
+    Checksums, DNS_VERSION, FAIL_OPEN, FIREWALL, JOINED, SIMULATE, SensorConfig, Verified,
 };
 use weir_sensor::load::{BookError, named};
 use weir_sensor::matcher;
@@ -34,6 +35,8 @@ use crate::args::sensor::{
 };
 use crate::failure::Failure;
 use crate::output;
+
+use journal::{Journal, Level};
 
 /// Files that are left out are named so often; beyond that they are counted.
 const SHOWN: usize = 5;
@@ -102,9 +105,27 @@ fn files(
 }
 
 fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
-    let mut settings = settings(&args.settings)?;
+    let settings = settings(&args.settings)?;
     if let (Some(names), true) = (&args.inline, args.detach) {
         return give_back(names);
+    }
+    let mut journal = Journal::open(&settings, &args.log)?;
+    let result = sense_with(args, settings, &mut journal);
+    if let Err(failure) = &result {
+        journal.say(Level::Error, "sensor", &failure.to_string());
+    }
+    result
+}
+
+fn sense_with(
+    args: &SensorRunArgs,
+    mut settings: Settings,
+    journal: &mut Journal,
+) -> Result<ExitCode, Failure> {
+    if args.data_dir.is_some() {
+        let note = "--data-dir has no effect: nothing is kept between runs";
+        output::complain(note);
+        journal.say(Level::Notice, "sensor", note);
     }
     let joined = joined(args, &mut settings)?;
     if args.simulate_ips || joined {
@@ -112,8 +133,14 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
             .set(&format!("{SIMULATE}=yes"))
             .map_err(Failure::usage)?;
     }
+    let firewall = !args.firewall_rules_exclusive.is_empty();
+    if firewall {
+        settings
+            .set(&format!("{FIREWALL}=yes"))
+            .map_err(Failure::usage)?;
+    }
     let mut config = SensorConfig::from_settings(&settings).map_err(Failure::usage)?;
-    if !args.firewall_rules_exclusive.is_empty() {
+    if firewall {
         config.firewall = Some(args.firewall_rules_exclusive.clone());
     }
     if let Some(which) = args.checksums {
@@ -124,7 +151,7 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         });
     }
     if args.engine_analysis {
-        return analysis(args, &config);
+        return analysis(args, &config, journal);
     }
     if !joined {
         config.inline = None;
@@ -163,8 +190,10 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         .map_err(Failure::usage)?;
     let loaded = report::Loaded::new(&rules, &refused, &engine, started.elapsed());
     report::tell_rules(&rules, &refused, args.verbose);
+    journal.rules(&rules, &refused);
     for (key, what) in &config.vital {
         output::complain(&format!("{key}: {what}"));
+        journal.say(Level::Warning, "config", &format!("{key}: {what}"));
     }
     if args.verbose > 0 {
         report::tell_unknown(&config.unknown);
@@ -172,6 +201,7 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     if args.strict {
         strict(&loaded, &config)?;
     }
+    journal.say(Level::Info, "detect", &loaded.summary());
     let Some(mut source) = source else {
         if args.json {
             output::json(&report::tested(&loaded))?;
@@ -256,6 +286,8 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     })?;
     for (path, problem) in &summary.problems {
         output::complain(&format!("{}: {problem}", path.display()));
+        let message = format!("{}: {problem}", path.display());
+        journal.say(Level::Error, "source", &message);
     }
     for path in summary.skipped.iter().take(SHOWN) {
         output::complain(&format!("{}: no capture, left out", path.display()));
@@ -286,7 +318,11 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Writes the analysis of the rules to the log directory, and says what became of the rules.
-fn analysis(args: &SensorRunArgs, config: &SensorConfig) -> Result<ExitCode, Failure> {
+fn analysis(
+    args: &SensorRunArgs,
+    config: &SensorConfig,
+    journal: &mut Journal,
+) -> Result<ExitCode, Failure> {
     writable(&args.log)?;
     let started = std::time::Instant::now();
     let files = files(&args.only_rules, &args.rules, config).map_err(Failure::usage)?;
@@ -297,6 +333,8 @@ fn analysis(args: &SensorRunArgs, config: &SensorConfig) -> Result<ExitCode, Fai
     let (engine, uncompiled) = Engine::new(config, book, matcher::Engine::Prefilter);
     let loaded = report::Loaded::new(book, &uncompiled, &engine, started.elapsed());
     report::tell_rules(book, &uncompiled, args.verbose);
+    journal.rules(book, &uncompiled);
+    journal.say(Level::Info, "detect", &loaded.summary());
     if analysis.files.is_empty() {
         output::complain(
             "the configuration asks for no analysis: set engine-analysis.rules=yes, engine-analysis.rules-fast-pattern=yes or detect.profiling.grouping.dump-to-disk=yes",
@@ -323,8 +361,10 @@ fn analysis(args: &SensorRunArgs, config: &SensorConfig) -> Result<ExitCode, Fai
 /// What `--strict` does not let by.
 fn strict(loaded: &report::Loaded, config: &SensorConfig) -> Result<(), Failure> {
     let mut wrong = Vec::new();
-    if loaded.refused > 0 {
-        wrong.push(format!("{} rules are rejected", loaded.refused));
+    // A rule that says it is not for this sensor is not in error.
+    let refused = loaded.refused - loaded.skipped;
+    if refused > 0 {
+        wrong.push(format!("{refused} rules are rejected"));
     }
     if loaded.lines > 0 {
         wrong.push(format!("{} other lines are rejected", loaded.lines));

@@ -19,6 +19,8 @@ const SHOWN: usize = 5;
 pub(super) struct Loaded {
     pub(super) rules: usize,
     pub(super) refused: usize,
+    /// Those of them that require something else than this sensor (`requires`).
+    pub(super) skipped: usize,
     /// Lines of files beside the rules that were refused: thresholds, classes, reputation.
     pub(super) lines: usize,
     files: usize,
@@ -35,10 +37,26 @@ impl Loaded {
         Loaded {
             rules: engine.rules(),
             refused: book.loaded.refused.len() + uncompiled.len(),
+            skipped: (book.loaded.refused.iter())
+                .filter(|r| r.keyword.as_deref() == Some("requires"))
+                .count(),
             lines: book.refused.len(),
             files: book.loaded.files,
             took,
         }
+    }
+}
+
+impl Loaded {
+    /// How many rules of how many files were loaded.
+    pub(super) fn summary(&self) -> String {
+        format!(
+            "{} rule files processed. {} rules successfully loaded, {} rules failed, {} rules skipped",
+            self.files,
+            self.rules,
+            self.refused - self.skipped,
+            self.skipped
+        )
     }
 }
 
