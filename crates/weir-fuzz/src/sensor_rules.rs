@@ -7,12 +7,17 @@ use weir_sensor::rules::{
     read_references,
 };
 
-/// Loads a file of rules in both dialects, and reads it as each of the tables beside rules.
+/// Loads a file of rules in both dialects and as rules of a firewall, and reads it as each of the tables beside rules.
 ///
 /// Every statement is loaded or refused with a place inside the text, equal texts give equal rules, and what a rule points at is there.
 pub fn sensor_rules(text: &[u8]) {
     let lines = text.split(|b| *b == b'\n').count();
-    for dialect in [Dialect::Suricata, Dialect::Snort] {
+    // The third time as rules of a firewall.
+    for (dialect, firewall) in [
+        (Dialect::Suricata, false),
+        (Dialect::Snort, false),
+        (Dialect::Suricata, true),
+    ] {
         let settings = LoadSettings {
             dialect,
             match_limit: 100,
@@ -20,6 +25,7 @@ pub fn sensor_rules(text: &[u8]) {
         };
         let load = || {
             let mut loader = Loader::new(&settings);
+            loader.firewall(firewall);
             loader.text("fuzz", text);
             loader.finish()
         };
@@ -32,6 +38,7 @@ pub fn sensor_rules(text: &[u8]) {
         }
         for rule in &loaded.rules {
             assert!(rule.sid > 0);
+            assert!(rule.firewall.is_some() == firewall);
             let _ = rule.header.source.has(Ipv4Addr::LOCALHOST.into());
             if let Some(fast) = rule.fast_pattern {
                 let Condition::Content(content) =
