@@ -254,10 +254,11 @@ pub(crate) fn udp(ns: &NetNs, to: (&str, u16), lens: &[usize]) -> io::Result<()>
 /// Three echo requests of this many bytes; all must be answered.
 pub(crate) fn ping(ns: &NetNs, to: &str, bytes: usize) -> io::Result<()> {
     let bytes = bytes.to_string();
-    let args = ["-c", "3", "-i", "0.05", "-W", "2", "-s", &bytes, to];
+    // Without -w ping waits for the last answer only as long as two earlier ones took.
+    let args = ["-c", "3", "-i", "0.2", "-w", "4", "-s", &bytes, to];
     let output = run(ns, "ping", &args)?;
     let text = String::from_utf8_lossy(&output.stdout);
-    if text.contains(" 3 received") {
+    if text.contains("3 packets transmitted, 3 received") {
         return Ok(());
     }
     Err(io::Error::other(text.into_owned()))
