@@ -379,4 +379,10 @@ fn only_captures_can_be_as_if_in_line() {
     let live = run(["-i", "lo"], &["--set", "ips.simulate=yes"]);
     assert_eq!(live.status, 2);
     assert!(live.stderr.contains("read captures (-r)"), "{live:?}");
+    // No rule of a firewall can accept ARP, so it is for captures only.
+    let walled = ["--set", "firewall.enabled=yes"];
+    run(["-r", &capture], &["--simulate-ips", walled[0], walled[1]]).succeeded();
+    let live = run(["--inline", "a0:b0"], &walled);
+    assert_eq!(live.status, 2);
+    assert!(live.stderr.contains("would drop ARP"), "{live:?}");
 }

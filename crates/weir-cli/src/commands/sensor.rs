@@ -156,6 +156,11 @@ fn sense_with(
     if !joined {
         config.inline = None;
     }
+    if config.inline.is_some() && config.firewall.is_some() {
+        return Err(Failure::Usage(format!(
+            "a firewall between two interfaces would drop ARP, as no rule can accept it: try the firewall's rules on captures (-r) with --simulate-ips, or remove {FIREWALL} from the configuration"
+        )));
+    }
     if let Some(joined) = &config.inline {
         config.logs.options.interfaces = joined.interfaces.to_vec();
     } else if !args.test_config {
