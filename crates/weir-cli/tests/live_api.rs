@@ -397,8 +397,16 @@ fn an_apply_that_nobody_confirms_goes_back() {
     }
     let waiting = get(&socket, &format!("{edge}/confirm"));
     assert_eq!(waiting["waits"], false, "{waiting}");
-    // Both are in the history, with the user.
-    let history = get(&socket, &format!("{edge}/history"));
+    // Both are in the history, with the user; the second once it is carried out.
+    let mut history = get(&socket, &format!("{edge}/history"));
+    while history["changes"]
+        .as_array()
+        .is_none_or(|all| all.len() < 5)
+        && Instant::now() < until
+    {
+        std::thread::sleep(Duration::from_millis(100));
+        history = get(&socket, &format!("{edge}/history"));
+    }
     let changes = history["changes"].as_array().expect("changes");
     let last: Vec<&str> = changes
         .iter()

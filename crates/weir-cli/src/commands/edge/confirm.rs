@@ -48,7 +48,8 @@ pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Res
     ));
     waiting.show(limit)?;
     let answer = wait(&waiting, &signals, limit)?;
-    if answer == Answer::Confirmed {
+    // Who confirms until here is heard; who comes later is told that nothing waits.
+    if answer == Answer::Confirmed || !waiting.close()? {
         output::complain("confirmed");
         return Ok(());
     }
@@ -165,8 +166,13 @@ fn place(edge: &str) -> PathBuf {
     Path::new(control::FOLDER).join(format!("{edge}{SUFFIX}"))
 }
 
-/// The file that waits to be removed; removed when dropped.
-struct Waiting(PathBuf);
+/// Where the file is while the former configuration comes back.
+fn closed(edge: &str) -> PathBuf {
+    Path::new(control::FOLDER).join(format!("{edge}{SUFFIX}-over"))
+}
+
+/// The file that waits to be removed, and its name once it is too late for that; removed when dropped.
+struct Waiting(PathBuf, PathBuf);
 
 impl Waiting {
     fn open(edge: &str) -> Result<Waiting, Failure> {
@@ -175,18 +181,29 @@ impl Waiting {
             Failure::Failed(format!("cannot make {}: {error}", control::FOLDER))
         })?;
         // One that a killed process left says nothing; one that is waited at would be answered by our removing it.
-        if let Ok(text) = fs::read_to_string(&path)
-            && let Some(pid) = text.lines().next().filter(|pid| lives(pid))
-        {
+        let holder = |path: &Path| {
+            let text = fs::read_to_string(path).ok()?;
+            text.lines()
+                .next()
+                .filter(|pid| lives(pid))
+                .map(str::to_owned)
+        };
+        if let Some(pid) = holder(&path) {
             return Err(Failure::Failed(format!(
                 "another `weir apply --confirm` of edge {edge} is waiting (process {pid}): confirm or end it first"
+            )));
+        }
+        let over = closed(edge);
+        if let Some(pid) = holder(&over) {
+            return Err(Failure::Failed(format!(
+                "the previous configuration of edge {edge} is being restored (process {pid}): try again when it runs"
             )));
         }
         let text = format!("{}\n", std::process::id());
         fs::write(&path, text).map_err(|error| {
             Failure::Failed(format!("cannot write {}: {error}", path.display()))
         })?;
-        Ok(Waiting(path))
+        Ok(Waiting(path, over))
     }
 
     /// Says until when it waits, for those who show it.
@@ -205,6 +222,15 @@ impl Waiting {
             .map_err(Failure::failed)
     }
 
+    /// Ends the time in which others can confirm. `false`: somebody has.
+    fn close(&self) -> Result<bool, Failure> {
+        match fs::rename(&self.0, &self.1) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Failure::failed(error)),
+        }
+    }
+
     fn is_confirmed(&self) -> bool {
         !self.0.exists()
     }
@@ -213,6 +239,7 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(&self.1);
     }
 }
 
@@ -277,5 +304,33 @@ fn pressed(terminal: &io::Stdin) -> io::Result<bool> {
     match file.read(&mut bytes)? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         _ => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever confirms is either heard or told that it is too late, whatever comes first.
+    #[test]
+    fn a_confirmation_is_heard_or_refused() {
+        let edge = format!("test-{}", std::process::id());
+        let Ok(waiting) = Waiting::open(&edge) else {
+            // The run folder is root's.
+            assert!(!rustix::process::geteuid().is_root());
+            return;
+        };
+        assert!(say_yes_to(&edge).expect("answered"));
+        assert!(!waiting.close().expect("answered"), "it was confirmed");
+        drop(waiting);
+        let waiting = Waiting::open(&edge).expect("nothing waits");
+        assert!(waiting.close().expect("answered"), "nobody confirmed");
+        assert!(!say_yes_to(&edge).expect("answered"), "it is too late");
+        assert!(
+            Waiting::open(&edge).is_err(),
+            "the former one is not there yet"
+        );
+        drop(waiting);
+        drop(Waiting::open(&edge).expect("it is over"));
     }
 }
