@@ -43,7 +43,7 @@ static __always_inline int is_there(struct __sk_buff *skb, __u32 device, __u64 b
 	/* The coarse clock may be behind a sign of life. */
 	if (!device || (__s64)(bpf_ktime_get_coarse_ns() - beat_ns) > (__s64)wire_away_ns)
 		return 0;
-	/* Positive: the frame is longer than that, which is no matter here. */
+	/* Positive: the frame exceeds the MTU. The tap takes it all the same. */
 	return bpf_check_mtu(skb, device, &mtu, 0, 0) >= 0;
 }
 

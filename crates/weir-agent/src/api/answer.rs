@@ -41,7 +41,7 @@ const JSON: &str = "application/json";
 /// Media type of event streams.
 const STREAM: &str = "text/event-stream";
 
-/// Seconds until a change is undone that nobody confirms, and of watching drops.
+/// Seconds: the confirmation timeout of an apply, and the duration of a watch of drops.
 const CONFIRM: RangeInclusive<u64> = 5..=3600;
 const WATCH: RangeInclusive<u64> = 1..=30;
 
@@ -52,7 +52,7 @@ const LISTED_MOST: u64 = 1000;
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
-    /// `None`: over TCP, where nobody has said who it is.
+    /// `None`: a TCP client without a session.
     pub(super) uid: Option<u32>,
     pub(super) role: Role,
     pub(super) door: Door,
@@ -150,7 +150,7 @@ impl Shared {
     /// Watches drops beside what reads the host.
     async fn watch(&self, edge: String, time: Duration) -> Result<Value, Problem> {
         let Ok(turn) = Arc::clone(&self.watcher).try_acquire_owned() else {
-            return Err(busy("somebody watches drops just now"));
+            return Err(busy("another watch of drops is running"));
         };
         let host = Arc::clone(&self.host);
         let work = move || {
@@ -282,7 +282,7 @@ fn identified(shared: &Shared, client: Client, headers: &HeaderMap) -> Result<Kn
     Ok(Known { client, session })
 }
 
-/// 401: nobody knows who asks.
+/// 401: the client is not authenticated.
 fn unknown(detail: &str) -> Problem {
     Problem::new(
         StatusCode::UNAUTHORIZED,
@@ -303,7 +303,7 @@ fn admitted(client: &Client, route: &Route, path: &str) -> Result<(), Problem> {
             format!("{path} is not served over TCP"),
             "GET /metrics here; connect to the Unix socket of the agent for the rest".to_owned(),
         ),
-        (Door::Page, None) if !may => Err(unknown("nobody is logged in")),
+        (Door::Page, None) if !may => Err(unknown("not logged in")),
         (_, uid) if !may => forbidden(
             format!("user {} has not the role {role}", uid.unwrap_or_default()),
             format!("connect as root, or as a member of `{role}-group` of agent.toml, `[api]`"),

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(150);
 /// Longest answer.
 const MOST: u64 = 64 << 20;
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nothing listens there.

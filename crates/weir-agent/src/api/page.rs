@@ -32,7 +32,7 @@ struct Asset {
 
 include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// What browsers are told of every answer at this address.
+/// Security headers of every response at this address.
 const HEADERS: [(&str, &str); 6] = [
     (
         "content-security-policy",

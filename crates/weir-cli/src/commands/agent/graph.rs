@@ -31,9 +31,9 @@ struct Node {
     kind: &'static str,
     name: String,
     detail: String,
-    /// Whether weir put it there by itself.
+    /// Whether weir added it, and not the configuration.
     implicit: bool,
-    /// Where to look for rules and connections; `None`: it is no function.
+    /// Where its rules and connections are; `None`: the node is not a function.
     function: Option<String>,
     packets: u64,
     bytes: u64,
