@@ -34,6 +34,7 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "csum.h"
 #include "finish.h"
 #include "parse.h"
+#include "plain.h"
 #include "classify.h"
 #include "flow.h"
 #include "meter.h"
@@ -52,19 +53,20 @@ struct {
 	__type(value, struct weir_replay);
 } replay SEC(".maps");
 
-/* What does not depend on the packet's bytes, and the header window. Returns PARSED or a reason. */
+/* What does not depend on the packet's bytes. Returns PARSED or a reason. */
 static __always_inline int begin(struct walk *w)
 {
 	struct scratch *s = w->s;
-	__u32 zero = 0, window, port, queue, i;
+	__u32 zero = 0, port, queue;
 
-#pragma unroll
-	for (i = 0; i < WEIR_K_SLOT / 8; i++)
-		s->key[i] = 0;
-	if (weir_features & WEIR_F_SLOTS) {
-#pragma unroll
-		for (i = WEIR_K_SLOT / 8; i < WEIR_K_MAC / 8; i++)
-			s->key[i] = 0;
+	/* A plain packet writes the words of its key itself. */
+	if (may_be_plain()) {
+		s->key[1] = 0;
+		s->window = 0;
+	} else {
+		clear_words(s, 0, WEIR_K_SLOT / 8);
+		if (weir_features & WEIR_F_SLOTS)
+			clear_words(s, WEIR_K_SLOT / 8, WEIR_K_MAC / 8);
 	}
 	s->ip_payload = 0;
 	s->ip_end = 0;
@@ -130,17 +132,51 @@ static __always_inline int begin(struct walk *w)
 		return WEIR_R_frame_short;
 	if (s->frame_len > WEIR_FRAME_MAX + ctx_beside(w->ctx))
 		return WEIR_R_frame_long;
-	window = s->frame_len;
+	key_set_be16(s, WEIR_K_IN, port);
+	key_set_be16(s, WEIR_K_QUEUE, queue);
+	return PARSED;
+}
+
+/* Copies the beginning of the frame. Returns 0 if that fails, which no frame makes it do. */
+static __always_inline int load_window(struct walk *w)
+{
+	struct scratch *s = w->s;
+	__u32 window = s->frame_len;
+
 	if (window > WEIR_WINDOW)
 		window = WEIR_WINDOW;
 	opaque(window);
 	window &= HDR_BYTES - 1;
 	if (!window || ctx_load_head(w->ctx, s->hdr, window, HDR_BYTES))
-		return WEIR_R_internal;
+		return 0;
 	s->window = window;
-	key_set_be16(s, WEIR_K_IN, port);
-	key_set_be16(s, WEIR_K_QUEUE, queue);
-	return PARSED;
+	return 1;
+}
+
+/* The same of a packet that has none yet. Not inlined: the verifier would walk what follows twice. */
+static __noinline int need_window(struct walk *w)
+{
+	if (!w || !w->s)
+		return 0;
+	if (may_be_plain() && !w->s->window && !load_window(w))
+		note(w, WEIR_R_internal);
+	return 0;
+}
+
+/* The header window, and what parse() finds in it. Returns PARSED or a reason. */
+static __noinline int parse_window(struct walk *w)
+{
+	struct scratch *s;
+
+	if (!w || !w->s || !w->stats)
+		return WEIR_R_internal;
+	s = w->s;
+
+	if (may_be_plain()) {
+		s->key[0] = 0;
+		clear_words(s, 2, WEIR_K_SLOT / 8);
+	}
+	return load_window(w) ? parse(w) : WEIR_R_internal;
 }
 
 /* Changes a packet that passes: what its connection asks for, then what rules ask for. */
@@ -152,6 +188,7 @@ static __always_inline void edit(struct walk *w)
 
 	if (!translates && !rewrites)
 		return;
+	need_window(w);
 	s->unfinished = is_unfinished(w);
 	s->dirty = 0;
 	if (weir_features & WEIR_F_TRANSLATE && translates)
@@ -173,7 +210,7 @@ static __always_inline void uncount(struct walk *w)
 	w->stats->bytes -= s->wire_len;
 	if (s->ip_end && s->ip_end < s->frame_len)
 		w->stats->reason[WEIR_R_trailer] -= s->packets;
-	if (s->key[0] & WEIR_V_UDP && !hdr_be16(s, s->l4_csum))
+	if (s->key[0] & WEIR_V_UDP && !(s->key[WEIR_K_L4 / 8] >> 48))
 		w->stats->reason[WEIR_R_udp_zero_checksum] -= s->packets;
 }
 #endif
@@ -192,8 +229,8 @@ static __always_inline int process(struct walk *w, __u32 *why)
 	struct scratch *s = w->s;
 	int reason = begin(w);
 
-	if (reason == PARSED)
-		reason = parse(w);
+	if (reason == PARSED && !(may_be_plain() && plain(w)))
+		reason = parse_window(w);
 	if (reason != PARSED)
 		goto drop;
 	s->wire_len = s->frame_len + (s->packets - 1) * s->hdr_end;
@@ -263,7 +300,7 @@ drop:
 	}
 #endif
 	/* Unlikely, so that it lies out of the way of policies that have none of it. */
-	if (__builtin_expect(weir_features & WEIR_F_REJECT && reason == WEIR_R_rule_drop && s->answers, 0) && reject(w) == XDP_TX)
+	if (__builtin_expect(weir_features & WEIR_F_REJECT && reason == WEIR_R_rule_drop && s->answers, 0) && (need_window(w), reject(w) == XDP_TX))
 		return XDP_TX;
 	note(w, reason);
 	*why = reason;

@@ -424,8 +424,8 @@ static __always_inline int has_shape(struct scratch *s, struct weir_rule *rule)
 	n = shape->n_words;
 #pragma unroll
 	for (k = 0; k < WEIR_PROBE_WORDS; k++) {
-		/* Unused words have no mask: comparing two too many is cheaper than a branch for each. */
-		if (k % 3 == 0 && k >= n)
+		/* Unused words have no mask: comparing three too many is cheaper than a branch for each. Four are what the rule's first line holds. */
+		if (k % 4 == 0 && k >= n)
 			break;
 		word = shape->word[k];
 		opaque(word);
@@ -433,6 +433,12 @@ static __always_inline int has_shape(struct scratch *s, struct weir_rule *rule)
 		differ |= (s->key[word] & shape->mask[k]) ^ rule->value[k];
 	}
 	return !differ;
+}
+
+/* Whether the packet has the rule's exact part, and the rule is not deleted. */
+static __always_inline int is_candidate(struct scratch *s, struct weir_rule *rule)
+{
+	return has_shape(s, rule) && s->generation < rule->dead_from;
 }
 
 static long test_rule(__u32 i, void *arg)
@@ -451,9 +457,7 @@ static long test_rule(__u32 i, void *arg)
 	rule = bpf_map_lookup_elem(&rules, &at);
 	if (!rule)
 		return 1;
-	if (!has_shape(s, rule))
-		return 0;
-	if (s->generation >= rule->dead_from)
+	if (!is_candidate(s, rule))
 		return 0;
 	if (rule->cond_count) {
 		s->cond_first = rule->cond_first;
@@ -595,8 +599,19 @@ static __always_inline void probe(struct walk *w, __u32 number)
 		visit_tree(w, slot->first);
 		return;
 	}
-	s->run_first = slot->first;
-	s->run_count = slot->what & ((1 << WEIR_SLOT_COUNT) - 1);
+	at = slot->first;
+	n = slot->what & ((1 << WEIR_SLOT_COUNT) - 1);
+	if (may_be_plain() && n == 1) {
+		struct weir_rule *rule = bpf_map_lookup_elem(&rules, &at);
+
+		if (rule && !rule->cond_count) {
+			if (is_candidate(s, rule))
+				matched(s, rule, at);
+			return;
+		}
+	}
+	s->run_first = at;
+	s->run_count = n;
 	s->run_listed = 0;
 	test_run(w);
 }
@@ -630,20 +645,22 @@ static __always_inline __u64 survivors(struct scratch *s, __u32 word)
 	return bits;
 }
 
-/* Probes the next table, or goes to the next word of the bitmap. Tables of live edits come last, all of them. */
+/* Probes the next table that no bitmap rules out. Tables of live edits come last, all of them. */
 static long next_table(__u32 i, void *arg)
 {
 	struct walk *w = arg;
 	struct scratch *s = w->s;
 	__u64 bits = s->survivors;
-	__u32 number;
+	__u32 number, word = s->word;
 
+	if (!bits && word * 64 < weir_tables) {
+		bits = survivors(s, word);
+		s->word = ++word;
+	}
 	if (bits) {
 		s->survivors = bits & (bits - 1);
-		number = (s->word - 1) * 64 + lowest_bit(bits);
-	} else if (s->word * 64 < weir_tables) {
-		s->survivors = survivors(s, s->word);
-		s->word++;
+		number = (word - 1) * 64 + lowest_bit(bits);
+	} else if (word * 64 < weir_tables) {
 		return 0;
 	} else if (s->live_next < s->live_end) {
 		number = s->live_next++;
@@ -651,7 +668,8 @@ static long next_table(__u32 i, void *arg)
 		return 1;
 	}
 	probe(w, number);
-	return 0;
+	/* Another call to find nothing is more than this. */
+	return !s->survivors && s->word * 64 >= weir_tables && s->live_next >= s->live_end;
 }
 
 /* Where the bitmaps for this packet begin. */

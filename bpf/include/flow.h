@@ -76,12 +76,6 @@ enum flow_state {
 	EXPECTATION,
 };
 
-#define TCP_FLAG_FIN	0x01
-#define TCP_FLAG_SYN	0x02
-#define TCP_FLAG_RST	0x04
-#define TCP_FLAG_ACK	0x10
-#define TCP_FLAG_URG	0x20
-
 #define BEFORE(a, b)	((__s32)((a) - (b)) < 0)	/* of two sequence numbers */
 #define AFTER(a, b)	BEFORE(b, a)
 

@@ -32,6 +32,12 @@
 #define IPPROTO_SHIM6		140
 #define IPPROTO_SCTP		132
 
+#define TCP_FLAG_FIN	0x01
+#define TCP_FLAG_SYN	0x02
+#define TCP_FLAG_RST	0x04
+#define TCP_FLAG_ACK	0x10
+#define TCP_FLAG_URG	0x20
+
 /* What callbacks of bpf_loop get: pointers only, numbers live in scratch. */
 struct walk {
 	ctx_t *ctx;

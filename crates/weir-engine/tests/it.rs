@@ -56,6 +56,7 @@ mod objects_agree;
 mod objects_chained;
 mod objects_in_chain;
 mod panel;
+mod plain_packets;
 mod ports;
 mod redirect;
 mod router_agrees;

@@ -8,23 +8,12 @@
 use crate::captures::{captures, ethernet, examples};
 use crate::common::{
     Connected, Coverage, Sample, TRANSFER_PACKETS, TRANSFERS, cases, config, disagreement_on,
-    engines, fixed_sample, play, policy,
+    fixed_sample, is_taken, play, policy, tc_engines,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};
-use weir_kernel::object::TC_TEST_RUN_MAX;
-
-/// Whether the kernel's test run takes a frame.
-fn is_taken(frame: &[u8]) -> bool {
-    let least = match frame.get(12..14) {
-        Some([0x08, 0x00]) => 34,
-        Some([0x86, 0xdd]) => 54,
-        _ => 14,
-    };
-    (least..=TC_TEST_RUN_MAX).contains(&frame.len())
-}
 
 fn ports() -> Vec<Port> {
     let port = |number, name: &str, index| Port {
@@ -33,13 +22,6 @@ fn ports() -> Vec<Port> {
         index,
     };
     vec![port(1, "eth0", 2), port(2, "eth1", 3)]
-}
-
-/// Native code is of XDP programs only.
-fn tc_engines() -> Vec<EngineKind> {
-    let mut engines = engines();
-    engines.retain(|engine| *engine != EngineKind::UserJit);
-    engines
 }
 
 #[test]

@@ -13,6 +13,7 @@ use proptest::test_runner::{
 };
 use weir_bpf::abi::{Counter, Stats};
 use weir_engine::{EngineKind, LogLine, Packet, ReplayHook, ReplayOptions};
+use weir_kernel::object::TC_TEST_RUN_MAX;
 use weir_packet::generate::{Exchange, Step};
 use weir_packet::parse::{Fragment, Protocol, Version, parse as parse_frame};
 use weir_packet::{Fate, Reason, Verdict};
@@ -43,6 +44,23 @@ pub(crate) fn engines() -> Vec<EngineKind> {
     );
     eprintln!("not root: the kernel engine is skipped");
     engines
+}
+
+/// Native code is of XDP programs only.
+pub(crate) fn tc_engines() -> Vec<EngineKind> {
+    let mut engines = engines();
+    engines.retain(|engine| *engine != EngineKind::UserJit);
+    engines
+}
+
+/// Whether the kernel's test run of a tc program takes a frame.
+pub(crate) fn is_taken(frame: &[u8]) -> bool {
+    let least = match frame.get(12..14) {
+        Some([0x08, 0x00]) => 34,
+        Some([0x86, 0xdd]) => 54,
+        _ => 14,
+    };
+    (least..=TC_TEST_RUN_MAX).contains(&frame.len())
 }
 
 /// A policy from text that must be right.
