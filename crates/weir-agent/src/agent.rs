@@ -16,6 +16,7 @@ use weir_engine::network;
 use weir_runtime::history::{Author, History};
 use weir_runtime::status::{CheckedServer, checked_servers};
 use weir_runtime::{Planned, RuntimeError};
+use weir_store::ResultState;
 
 use crate::AgentError;
 use crate::children::{ChildRow, Children, Kind, Programs, Wanted};
@@ -23,6 +24,7 @@ use crate::event::Event;
 use crate::files::{self, Stamp, Stamps};
 use crate::owned::{Owned, Source};
 use crate::settings::{Edits, Settings};
+use crate::store::Store;
 
 /// The pause before a file is tried again: the first, and the longest.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -108,6 +110,8 @@ struct Watched {
     stamps: Stamps,
     state: State,
     error: Option<String>,
+    /// Version of the document of networks that this state is of.
+    version: Option<u64>,
     /// What ran when this was last looked at.
     records: Records,
     due: Option<Instant>,
@@ -127,6 +131,8 @@ pub struct Agent {
     owned: Owned,
     files: BTreeMap<PathBuf, Watched>,
     children: Children,
+    /// What is declared elsewhere.
+    store: Store,
     /// The folder could not be read. Said once, until it is over.
     is_blind: bool,
     /// The next pass applies edited edges, too.
@@ -161,6 +167,7 @@ impl Agent {
             owned: Owned::read(state).map_err(host)?,
             files: BTreeMap::new(),
             children: Children::new(programs),
+            store: Store::default(),
             is_blind: false,
             is_forced: false,
             _lock: lock(state)?,
@@ -173,11 +180,17 @@ impl Agent {
         self.is_forced = true;
     }
 
+    /// Calls this when there is something to look at before the next interval ends.
+    pub fn wake_with(&mut self, waker: impl Fn() + Send + Sync + 'static) {
+        self.store.wake_with(std::sync::Arc::new(waker));
+    }
+
     /// Looks once, and does what is to be done.
     pub fn pass(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         self.read_settings(&mut events);
-        let paths = match files::in_folder(&self.folder) {
+        events.extend(self.store.hold(self.settings.store.as_ref(), &self.state));
+        let mut paths = match files::in_folder(&self.folder) {
             Ok(paths) => {
                 self.is_blind = false;
                 paths
@@ -196,6 +209,7 @@ impl Agent {
                 return events;
             }
         };
+        paths.extend(self.store.file().map(Path::to_owned));
         self.remove(&paths, &mut events);
         for path in &paths {
             self.look(path, &mut events);
@@ -207,7 +221,24 @@ impl Agent {
             .collect();
         self.children.hold(&wanted, &mut events);
         self.is_forced = false;
+        self.tell_store();
         events
+    }
+
+    /// What became of the store's document.
+    fn tell_store(&mut self) {
+        let Some(one) = self.store.file().and_then(|path| self.files.get(path)) else {
+            return;
+        };
+        let Some(version) = one.version else {
+            return;
+        };
+        let state = match one.state {
+            State::Applied => ResultState::Applied,
+            State::Edited => ResultState::Edited,
+            State::Failed => ResultState::Failed,
+        };
+        self.store.tell(version, state, one.error.as_deref());
     }
 
     /// How all files stand, and the children.
@@ -377,7 +408,8 @@ impl Agent {
     fn plan(&mut self, path: &Path, why: Why, events: &mut Vec<Event>) {
         // Before reading: a file that changes meanwhile is read again.
         let own = (path.to_owned(), Stamp::of(path));
-        let planned = match weir_runtime::plan(path, None) {
+        let version = self.store.version_of(path);
+        let planned = match weir_runtime::plan(path, self.store.edge_of(path)) {
             Ok(planned) => planned,
             Err(error) => {
                 let text = match &error {
@@ -393,7 +425,7 @@ impl Agent {
                     .flatten()
                     .filter(|(file, _)| file != path);
                 let stamps = before.map(|(file, _)| (file.clone(), Stamp::of(&file)));
-                self.watch(path, stamps.chain([own]).collect());
+                self.watch(path, stamps.chain([own]).collect(), version);
                 return self.fail(path, None, text.trim_end().to_owned(), events);
             }
         };
@@ -408,6 +440,7 @@ impl Agent {
                 .filter(|(file, _)| file != path)
                 .chain([own])
                 .collect(),
+            version,
         );
         let other = self.files.iter().find(|(file, one)| {
             file.as_path() != path
@@ -502,7 +535,7 @@ impl Agent {
         Ok(())
     }
 
-    fn watch(&mut self, path: &Path, stamps: Stamps) {
+    fn watch(&mut self, path: &Path, stamps: Stamps, version: Option<u64>) {
         let one = self
             .files
             .entry(path.to_owned())
@@ -511,6 +544,7 @@ impl Agent {
                 stamps: Vec::new(),
                 state: State::Failed,
                 error: None,
+                version: None,
                 records: (None, None),
                 due: None,
                 pause: PAUSE,
@@ -521,6 +555,7 @@ impl Agent {
             one.pause = PAUSE;
         }
         one.stamps = stamps;
+        one.version = version;
     }
 
     fn fail(&mut self, path: &Path, edge: Option<String>, error: String, events: &mut Vec<Event>) {

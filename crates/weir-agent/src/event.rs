@@ -93,6 +93,15 @@ pub enum Event {
         /// The path of its socket, or the address of its metrics.
         at: String,
     },
+    /// The store was reached or lost, or says something else.
+    Store {
+        /// The edge.
+        edge: String,
+        /// `connected`, `lost`, `changed`, `held` or `undeclared`.
+        state: &'static str,
+        /// What happened.
+        text: String,
+    },
     /// Something that the agent does beside could not be done.
     Warning {
         /// What and why.
@@ -151,6 +160,7 @@ impl fmt::Display for Event {
                 None => write!(f, "{what}, requested by {user}"),
             },
             Event::Serving { at } => write!(f, "the API serves at {at}"),
+            Event::Store { edge, text, .. } => write!(f, "edge {edge}: {text}"),
             Event::Warning { text } => f.write_str(text),
         }
     }

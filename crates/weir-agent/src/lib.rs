@@ -15,6 +15,7 @@ pub mod metrics;
 mod owned;
 pub mod service;
 mod settings;
+mod store;
 
 pub use agent::{Agent, Row, State, View};
 pub use children::{ChildRow, Programs, is_orphan};

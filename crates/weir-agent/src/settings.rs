@@ -33,6 +33,8 @@ pub struct Settings {
     pub edge: BTreeMap<String, EdgeSettings>,
     /// Of the API.
     pub api: ApiSettings,
+    /// Where the networks of this host are declared beside the folder.
+    pub store: Option<weir_store::Settings>,
 }
 
 /// Settings of the API: where it listens, and to whom.
@@ -207,6 +209,9 @@ fn parse(text: &str) -> Result<Settings, String> {
                 .to_owned(),
         );
     }
+    if let Some(store) = &settings.store {
+        store.check()?;
+    }
     Ok(settings)
 }
 
@@ -222,6 +227,33 @@ mod tests {
         let error = parse("[api]\npage = '[::1]:9478'\nsocket = 'off'").expect_err("no socket");
         assert!(error.contains("weir page"), "{error}");
         assert!(parse("[api]\npage = '192.0.2.1:9478'").is_err());
+    }
+
+    #[test]
+    fn the_store_is_reached_by_tls_only() {
+        let read = |text: &str| parse(&format!("[store]\nca = '/ca.pem'\n{text}"));
+        let settings = read("endpoints = ['https://10.0.0.1:2379']").expect("right");
+        assert_eq!(
+            settings.store.map(|one| (one.grace, one.edge)),
+            Some((5, None))
+        );
+        for (text, why) in [
+            ("endpoints = []", "at least one member"),
+            ("endpoints = ['http://10.0.0.1:2379']", "not encrypted"),
+            (
+                "endpoints = ['https://a:1']\ncert = '/c.pem'",
+                "belong together",
+            ),
+            (
+                "endpoints = ['https://a:1']\nuser = 'weir'",
+                "belong together",
+            ),
+            ("endpoints = ['https://a:1']\ntls = false", "unknown field"),
+            ("", "endpoints"),
+        ] {
+            let error = read(text).expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
     }
 
     #[test]

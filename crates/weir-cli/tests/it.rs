@@ -69,6 +69,7 @@ mod live_run;
 mod live_sensor;
 mod live_service_check;
 mod live_sets;
+mod live_store;
 mod live_takeover;
 mod live_tc;
 mod live_transmit;

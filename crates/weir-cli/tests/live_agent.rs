@@ -65,6 +65,22 @@ impl Running {
         }
     }
 
+    /// Waits for an event of some state.
+    #[track_caller]
+    pub(crate) fn event_of(&self, name: &str, state: &str) -> Value {
+        loop {
+            let event = self.event(name);
+            if event["state"] == state {
+                return event;
+            }
+        }
+    }
+
+    /// Passes over all events so far.
+    pub(crate) fn skip(&self) {
+        while self.events.try_recv().is_ok() {}
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let process = Pid::from_raw(self.child.id() as i32).expect("a process");
         kill_process(process, signal).expect("it lives");

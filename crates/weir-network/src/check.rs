@@ -53,6 +53,17 @@ impl Networks {
         self.expanded.as_ref().unwrap_or(&self.document)
     }
 
+    /// Of each link of a network whether it leaves an edge, and so has an identifier; `None`: so does a link that a chain made, which nothing in the
+    /// document can give one.
+    pub fn links_that_leave(&self, network: &str) -> Option<Vec<bool>> {
+        let at = |one: &Network| one.name.as_str() == network;
+        let at = self.document.networks.iter().position(at)?;
+        let written = self.document.networks[at].links.len();
+        let leaves = |identifier: &u32| *identifier != 0;
+        let (links, made) = self.link_identifiers[at].split_at(written);
+        (!made.iter().any(leaves)).then(|| links.iter().map(leaves).collect())
+    }
+
     /// The number of a tenant: the same on every edge and in every version, because it is on the wire.
     pub fn tenant_number(&self, name: &str) -> u32 {
         tenant_number(name)

@@ -44,6 +44,12 @@ impl Record {
         Ok(Record::of(path, source))
     }
 
+    /// Of a text that names no other files. `name` is what messages call it.
+    #[must_use]
+    pub fn of_text(name: &str, text: String) -> Record {
+        Record::of(Path::new(name), Joined::new(name, text))
+    }
+
     /// Of a file that was read.
     pub(crate) fn of(path: &Path, source: Joined) -> Record {
         Record {
@@ -81,6 +87,16 @@ impl Record {
     /// [`RuntimeError::Mistakes`].
     pub fn check(&self) -> Result<(Checked, Diagnostics), RuntimeError> {
         self.check_beside(&|_, _| None, &mut Read::new())
+    }
+
+    /// As [`Record::check`], and the files that the document names.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Mistakes`].
+    pub fn check_with_files(&self) -> Result<(Checked, Diagnostics, Vec<PathBuf>), RuntimeError> {
+        let mut read = Read::new();
+        let (checked, warnings) = self.check_beside(&|_, _| None, &mut read)?;
+        Ok((checked, warnings, read.into_keys().collect()))
     }
 
     /// With what functions hold that run, by function and map: balancers go on with the numbers of their servers. `read` gets the files

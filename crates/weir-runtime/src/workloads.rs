@@ -102,6 +102,13 @@ pub fn change(edge: &str, change: &Change) -> Result<Changed, RuntimeError> {
     })
 }
 
+/// A workload as the section `[[network.workload]]` of a document that names its edge.
+#[must_use]
+pub fn section(workload: &Workload, edge: &str) -> String {
+    let table = table_of(workload, Some(edge));
+    format!("[[network.workload]]\n{table}")
+}
+
 /// The document with the change.
 fn edited(text: &str, here: &str, change: &Change) -> Result<String, RuntimeError> {
     let unread = |error: toml_edit::TomlError| RuntimeError::Failed(error.to_string());
@@ -353,6 +360,15 @@ mod tests {
         assert!(
             refused.to_string().contains("with other values"),
             "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_workload_is_a_section_of_its_own() {
+        let text = section(&workload("shop", "w2"), "e1");
+        assert_eq!(
+            text,
+            "[[network.workload]]\nname = \"w2\"\nsubnet = \"web\"\nedge = \"e1\"\ndevice = \"tap2\"\naddress = \"10.1.0.8\"\n"
         );
     }
 

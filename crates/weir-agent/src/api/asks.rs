@@ -21,6 +21,8 @@ type Work = Box<dyn FnOnce(&dyn Host) -> Result<(Value, Option<Event>), Problem>
 pub(crate) enum Task {
     /// Apply all files again; the answer is how the agent stands after it.
     Apply(Event),
+    /// Look at files and edges now. Nobody waits for an answer.
+    Look,
     /// Anything else.
     Run(Work),
 }
@@ -29,6 +31,7 @@ impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Task::Apply(_) => "Apply",
+            Task::Look => "Look",
             Task::Run(_) => "Run",
         })
     }

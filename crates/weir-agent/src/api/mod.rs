@@ -25,6 +25,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 pub use client::{ClientError, ask};
 pub use host::Host;
 pub use openapi::document;
@@ -47,6 +49,8 @@ const RUN: &str = "/run/weir";
 pub enum Woken {
     /// The time is over, or nothing was changed.
     Time,
+    /// There is something to look at.
+    Look,
     /// All files are to be applied.
     Apply(Event),
     /// Something was changed.
@@ -143,14 +147,27 @@ impl Api {
         }
     }
 
+    /// What ends a wait from another thread.
+    pub fn waker(&self) -> impl Fn() + Send + Sync + 'static {
+        let queue = self.queue.clone();
+        move || {
+            // Where the queue is full, the loop is about to look anyway.
+            let reply = oneshot::channel().0;
+            let _ = queue.try_send(Ask {
+                task: Task::Look,
+                reply,
+            });
+        }
+    }
+
     /// Waits for a request that changes something, and carries it out.
     pub fn wait(&mut self, limit: Duration) -> Woken {
         // The other end is here, too: the only error is time.
         let Ok(ask) = self.asks.recv_timeout(limit) else {
             return Woken::Time;
         };
-        // Whoever asked was told that it takes too long.
-        if ask.reply.is_closed() {
+        // Whoever asked was told that it takes too long. Of a look nobody waits for the end.
+        if ask.reply.is_closed() && !matches!(ask.task, Task::Look) {
             return Woken::Time;
         }
         match ask.task {
@@ -158,6 +175,7 @@ impl Api {
                 self.applies.push(ask.reply);
                 Woken::Apply(event)
             }
+            Task::Look => Woken::Look,
             Task::Run(work) => {
                 let (result, event) = match work(&*self.host) {
                     Ok((value, event)) => (Ok(value), event),

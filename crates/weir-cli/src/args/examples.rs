@@ -213,6 +213,40 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         "net workload delete",
         &["weir net workload delete shop/web3"],
     ),
+    (
+        "net store push",
+        &[
+            "weir net store push net.toml --wait 30s",
+            "weir net store push net.toml --dry-run",
+        ],
+    ),
+    ("net store diff", &["weir net store diff net.toml"]),
+    (
+        "net store status",
+        &[
+            "weir net store status",
+            "weir net store status --wait 30s --json",
+        ],
+    ),
+    (
+        "net store export",
+        &["weir net store export --edge e1 > e1.toml"],
+    ),
+    (
+        "net store workload add",
+        &[
+            "weir net store workload add shop/web3 --subnet web --on e2 --device tap3 --address 10.1.0.9",
+        ],
+    ),
+    (
+        "net store workload move",
+        &["weir net store workload move shop/web3 --to e1 --device tap7"],
+    ),
+    (
+        "net store workload delete",
+        &["weir net store workload delete shop/web3"],
+    ),
+    ("net store accept", &["weir net store accept"]),
     ("net delete", &["weir net delete shop"]),
     ("net show", &["weir net show shop"]),
     (

@@ -65,6 +65,8 @@ pub(crate) enum NetCommand {
     /// Add, move or delete a workload of the running networks
     #[command(subcommand)]
     Workload(WorkloadCommand),
+    /// Manage the networks of many edges in etcd: push documents, wait until all edges run them
+    Store(StoreArgs),
     /// Show running networks, functions and workloads, with counters and drop reasons
     Show {
         /// Only these networks
@@ -176,6 +178,109 @@ pub(crate) enum WorkloadCommand {
         /// The edge that is told; default: the only one running here
         #[arg(long, value_name = "NAME")]
         edge: Option<String>,
+    },
+}
+
+/// Arguments of `weir net store`.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// Folder whose agent.toml says in `[store]` how etcd is reached
+    #[arg(
+        long,
+        global = true,
+        value_name = "FOLDER",
+        default_value = "/etc/weir"
+    )]
+    pub(crate) config: PathBuf,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: StoreCommand,
+}
+
+/// Commands on the store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Push a document: its tenants then have exactly the networks that it declares
+    Push {
+        /// Document of networks (TOML); without `[[edge]]` it uses the edges of the store
+        #[arg(value_name = "DOCUMENT")]
+        document: PathBuf,
+        /// Push also an older version, or other declarations of edges
+        #[arg(long)]
+        force: bool,
+        /// Check and show the difference; write nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Wait until all edges run it, up to TIME
+        #[arg(long, value_name = "TIME", value_parser = up_to_an_hour)]
+        wait: Option<Duration>,
+    },
+    /// Show what pushing a document would change
+    Diff {
+        /// Document of networks (TOML)
+        #[arg(value_name = "DOCUMENT")]
+        document: PathBuf,
+    },
+    /// Show documents and edges: which edge runs what the store says, and why others do not
+    Status {
+        /// Wait until all edges run what the store says, up to TIME
+        #[arg(long, value_name = "TIME", value_parser = up_to_an_hour)]
+        wait: Option<Duration>,
+    },
+    /// Print the networks of the store as one document
+    Export {
+        /// Only what this edge gets
+        #[arg(long, value_name = "NAME")]
+        edge: Option<String>,
+    },
+    /// Add, move or delete a workload on all edges
+    #[command(subcommand)]
+    Workload(StoreWorkloadCommand),
+    /// Let edges remove what they kept because a restored store lacks it
+    Accept,
+}
+
+/// Commands on workloads in the store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreWorkloadCommand {
+    /// Add a workload; one that is there with the same values stays as it is
+    Add {
+        /// The workload
+        #[arg(value_name = "NETWORK/WORKLOAD")]
+        workload: String,
+        /// Its subnet
+        #[arg(long, value_name = "NAME")]
+        subnet: String,
+        /// Edge that the workload is on
+        #[arg(long, value_name = "NAME")]
+        on: String,
+        /// Interface on that edge
+        #[arg(long, value_name = "IF")]
+        device: String,
+        /// Addresses that it may send from. Repeatable, or with commas
+        #[arg(long, value_name = "ADDRESSES", required = true, value_delimiter = ',', value_parser = weir_value::address)]
+        address: Vec<IpAddr>,
+        /// MAC address that it sends from; default: made of its name
+        #[arg(long, value_name = "MAC")]
+        mac: Option<Mac>,
+    },
+    /// Move a workload to another edge or interface
+    Move {
+        /// The workload
+        #[arg(value_name = "NETWORK/WORKLOAD")]
+        workload: String,
+        /// Edge that it moves to
+        #[arg(long, value_name = "NAME")]
+        to: Option<String>,
+        /// Interface there
+        #[arg(long, value_name = "IF")]
+        device: Option<String>,
+    },
+    /// Delete a workload
+    Delete {
+        /// The workload
+        #[arg(value_name = "NETWORK/WORKLOAD")]
+        workload: String,
     },
 }
 

@@ -57,6 +57,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
         folder.display()
     ));
     let mut api = Api::new(Arc::new(Here));
+    agent.wake_with(api.waker());
     let mut events = Vec::new();
     let mut is_ready = false;
     // systemd takes half of its time for silence.
@@ -93,6 +94,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
             let left = next.saturating_duration_since(Instant::now());
             match api.wait(TICK.min(left)) {
                 Woken::Time => continue,
+                Woken::Look => {}
                 Woken::Apply(event) => {
                     agent.reload();
                     events.push(event);

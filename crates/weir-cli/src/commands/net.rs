@@ -5,6 +5,7 @@
 
 mod names;
 mod ping;
+mod store;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -64,6 +65,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         }
         NetCommand::Delete { networks, edge } => delete(networks, edge.as_deref(), args.json)?,
         NetCommand::Workload(command) => return workload::run(command, args.json),
+        NetCommand::Store(what) => return store::run(what, args.json),
         NetCommand::Show { networks, edge } => {
             let (edge, look) = running_edge(edge.as_deref())?;
             let shown = Shown::of(edge, look, networks)?;
