@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_kernel::NetNs;
+use weir_testdata::etcd::{Cluster, has_etcd};
 
 use crate::live_agent::Running;
 use crate::live_bed::{file, root, stderr};
@@ -34,292 +35,6 @@ const SILENCE: Duration = Duration::from_millis(150);
 
 /// Port of the workloads' echo servers.
 const ECHO: u16 = 7;
-
-/// Whether what the test needs is installed; without it, it says so, and in CI it fails.
-pub(crate) fn has_etcd(test: &str) -> bool {
-    let missing: Vec<&str> = ["etcd", "etcdctl", "openssl"]
-        .into_iter()
-        .filter(|program| {
-            let path = std::env::var_os("PATH").unwrap_or_default();
-            !std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-        })
-        .collect();
-    if missing.is_empty() {
-        return true;
-    }
-    let missing = missing.join(", ");
-    assert!(
-        std::env::var("CI").as_deref() != Ok("true"),
-        "{test} needs {missing}: scripts/setup installs them"
-    );
-    use std::io::Write as _;
-    let line = format!("{test}: skipped, it needs {missing}; scripts/setup installs them\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
-    false
-}
-
-fn done(command: &mut Command) -> String {
-    let output = command.output().expect("it starts");
-    assert!(output.status.success(), "{command:?}: {}", stderr(&output));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// A folder with an authority and certificates of its own.
-pub(crate) struct Authority(pub(crate) PathBuf);
-
-impl Authority {
-    pub(crate) fn new(folder: &Path) -> Authority {
-        fs::create_dir_all(folder).expect("writable");
-        let authority = Authority(folder.to_owned());
-        let curve = [
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-        ];
-        done(
-            authority
-                .openssl()
-                .args(["req", "-x509", "-days", "30", "-subj", "/CN=weir test"])
-                .args(curve)
-                .args(["-keyout", "ca.key", "-out", "ca.pem"]),
-        );
-        authority
-    }
-
-    fn openssl(&self) -> Command {
-        let mut command = Command::new("openssl");
-        command.current_dir(&self.0).stdin(Stdio::null());
-        command
-    }
-
-    /// Makes `NAME.pem` and `NAME.key`. `san`: alternative names.
-    pub(crate) fn issue(&self, name: &str, subject: &str, san: &str, days: &str) {
-        let curve = [
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-        ];
-        let [key, request, certificate, extensions] =
-            ["key", "csr", "pem", "ext"].map(|end| format!("{name}.{end}"));
-        done(
-            self.openssl()
-                .args(["req", "-subj", subject])
-                .args(curve)
-                .args(["-keyout", &key, "-out", &request]),
-        );
-        let text = format!(
-            "subjectAltName={san}\nextendedKeyUsage=serverAuth,clientAuth\nbasicConstraints=CA:FALSE\n"
-        );
-        fs::write(self.0.join(&extensions), text).expect("writable");
-        done(
-            self.openssl()
-                .args([
-                    "x509",
-                    "-req",
-                    "-CA",
-                    "ca.pem",
-                    "-CAkey",
-                    "ca.key",
-                    "-CAcreateserial",
-                ])
-                .args([
-                    "-in",
-                    &request,
-                    "-days",
-                    days,
-                    "-extfile",
-                    &extensions,
-                    "-out",
-                    &certificate,
-                ]),
-        );
-    }
-
-    pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-/// Three members on one address.
-struct Cluster<'n> {
-    ns: &'n NetNs,
-    authority: Authority,
-    members: Vec<Option<Child>>,
-}
-
-impl Cluster<'_> {
-    fn new<'n>(ns: &'n NetNs, folder: &Path) -> Cluster<'n> {
-        let authority = Authority::new(folder);
-        authority.issue("member", "/CN=member", "IP:10.9.0.254,IP:127.0.0.1", "30");
-        authority.issue("client", "/CN=edge", "DNS:edge", "30");
-        Cluster {
-            ns,
-            authority,
-            members: vec![None, None, None],
-        }
-    }
-
-    fn endpoint(member: usize) -> String {
-        format!("https://10.9.0.254:{}", 2379 + 10 * member)
-    }
-
-    fn peer(member: usize) -> String {
-        format!("https://127.0.0.1:{}", 2380 + 10 * member)
-    }
-
-    fn data(&self, member: usize) -> String {
-        self.authority.path(&format!("data{member}"))
-    }
-
-    fn peers() -> String {
-        let peers = (0..3).map(|member| format!("m{member}={}", Self::peer(member)));
-        peers.collect::<Vec<_>>().join(",")
-    }
-
-    fn start(&mut self, member: usize) {
-        let mut command = self.ns.command("etcd").expect("namespace");
-        let log = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.authority.path(&format!("log{member}")));
-        command
-            .args([
-                "--name",
-                &format!("m{member}"),
-                "--data-dir",
-                &self.data(member),
-            ])
-            .args([
-                "--listen-client-urls",
-                &Self::endpoint(member),
-                "--advertise-client-urls",
-                &Self::endpoint(member),
-            ])
-            .args([
-                "--listen-peer-urls",
-                &Self::peer(member),
-                "--initial-advertise-peer-urls",
-                &Self::peer(member),
-            ])
-            .args([
-                "--initial-cluster",
-                &Self::peers(),
-                "--client-cert-auth",
-                "--peer-client-cert-auth",
-            ]);
-        for kind in ["", "peer-"] {
-            for (option, name) in [
-                ("cert-file", "member.pem"),
-                ("key-file", "member.key"),
-                ("trusted-ca-file", "ca.pem"),
-            ] {
-                command
-                    .arg(format!("--{kind}{option}"))
-                    .arg(self.authority.path(name));
-            }
-        }
-        let log = log.expect("writable");
-        command
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a file"))
-            .stderr(log);
-        self.members[member] = Some(command.spawn().expect("etcd starts"));
-    }
-
-    fn start_all(&mut self) {
-        (0..3).for_each(|member| self.start(member));
-        self.wait();
-    }
-
-    fn kill(&mut self, member: usize) {
-        if let Some(mut child) = self.members[member].take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    fn kill_all(&mut self) {
-        (0..3).for_each(|member| self.kill(member));
-    }
-
-    fn etcdctl(&self, args: &[&str]) -> Output {
-        let mut command = self.ns.command("etcdctl").expect("namespace");
-        let living = (0..3).filter(|&member| self.members[member].is_some());
-        let endpoints: Vec<String> = living.map(Self::endpoint).collect();
-        command
-            .env("ETCDCTL_API", "3")
-            .args(args)
-            .args(["--endpoints", &endpoints.join(",")]);
-        for (option, name) in [
-            ("--cacert", "ca.pem"),
-            ("--cert", "client.pem"),
-            ("--key", "client.key"),
-        ] {
-            command.arg(option).arg(self.authority.path(name));
-        }
-        command.output().expect("etcdctl starts")
-    }
-
-    /// Until a leader writes.
-    fn wait(&self) {
-        let until = Instant::now() + PATIENCE;
-        while !self.etcdctl(&["put", "ready", "1"]).status.success() {
-            assert!(Instant::now() < until, "the cluster has no leader");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    /// The member that leads.
-    fn leader(&self) -> usize {
-        let status = self.etcdctl(&["endpoint", "status", "--write-out", "json"]);
-        let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
-        let all = status.as_array().expect("a list");
-        let leads = |one: &&Value| one["Status"]["leader"] == one["Status"]["header"]["member_id"];
-        let leader = all.iter().find(leads).expect("one leads");
-        let endpoint = leader["Endpoint"].as_str().expect("a text");
-        (0..3)
-            .find(|&member| Self::endpoint(member) == endpoint)
-            .expect("a member")
-    }
-
-    fn wipe(&self) {
-        (0..3).for_each(|member| {
-            let _ = fs::remove_dir_all(self.data(member));
-        });
-    }
-
-    fn restore(&self, snapshot: &str) {
-        for member in 0..3 {
-            let mut command = self.ns.command("etcdctl").expect("namespace");
-            command
-                .env("ETCDCTL_API", "3")
-                .args(["snapshot", "restore", snapshot]);
-            command.args([
-                "--name",
-                &format!("m{member}"),
-                "--data-dir",
-                &self.data(member),
-            ]);
-            command.args([
-                "--initial-cluster",
-                &Self::peers(),
-                "--initial-advertise-peer-urls",
-                &Self::peer(member),
-            ]);
-            done(&mut command);
-        }
-    }
-}
-
-impl Drop for Cluster<'_> {
-    fn drop(&mut self) {
-        self.kill_all();
-    }
-}
 
 /// An edge, its agent, and its folders.
 struct Edge {
@@ -520,6 +235,17 @@ impl Stream {
     }
 }
 
+/// Three members on the bridge.
+fn cluster_in(core: &NetNs, folder: &Path) -> Cluster {
+    let core = core.name().to_owned();
+    let within = move |program: &str| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &core, program]);
+        command
+    };
+    Cluster::new(folder, "10.9.0.254", 2379, 3, within)
+}
+
 struct Bed {
     edges: Vec<Edge>,
     folder: PathBuf,
@@ -576,10 +302,10 @@ impl Bed {
         }
     }
 
-    fn configure(&self, cluster: &Cluster<'_>) {
+    fn configure(&self, cluster: &Cluster) {
         for edge in &self.edges {
             let endpoints: Vec<String> = (0..3)
-                .map(|member| format!("\"{}\"", Cluster::endpoint(member)))
+                .map(|member| format!("\"{}\"", cluster.endpoint(member)))
                 .collect();
             let path = |name: &str| cluster.authority.path(name);
             let text = format!(
@@ -643,13 +369,13 @@ fn reach_as_declared(stations: &BTreeMap<(&'static str, u8), Station>) {
 #[test]
 fn edges_follow_the_store_and_forward_without_it() {
     let test = "edges_follow_the_store_and_forward_without_it";
-    if !root(test) || !has_etcd(test) {
+    if !root(test) || !has_etcd() {
         return;
     }
     let is_long = std::env::var_os("WEIR_LONG").is_some();
     let core = NetNs::create("wstc").expect("a namespace");
     let mut bed = Bed::new(&core, 3);
-    let mut cluster = Cluster::new(&core, &bed.folder.join("etcd"));
+    let mut cluster = cluster_in(&core, &bed.folder.join("etcd"));
     cluster.start_all();
     bed.configure(&cluster);
     for edge in &mut bed.edges {
@@ -800,18 +526,7 @@ fn edges_follow_the_store_and_forward_without_it() {
 
     // What a restored store lacks is kept; so is everything while it is empty.
     let snapshot = bed.folder.join("snapshot.db").display().to_string();
-    let one = Cluster::endpoint(0);
-    let mut save = core.command("etcdctl").expect("namespace");
-    save.env("ETCDCTL_API", "3")
-        .args(["snapshot", "save", &snapshot, "--endpoints", &one]);
-    for (option, name) in [
-        ("--cacert", "ca.pem"),
-        ("--cert", "client.pem"),
-        ("--key", "client.key"),
-    ] {
-        save.arg(option).arg(cluster.authority.path(name));
-    }
-    done(&mut save);
+    cluster.save(&snapshot);
     let sixth = Station::new(&bed.edges[1], "red-net", "w6", 6);
     let (first, on) = (&bed.edges[0], &bed.edges[1].name);
     first.done(&[

@@ -371,7 +371,7 @@ impl Client {
                 _ => StoreError::Refused {
                     endpoint: self.endpoint(),
                     code,
-                    text,
+                    text: explained(&text),
                 },
             });
         }
@@ -501,6 +501,20 @@ impl Watch {
         let is_created = result["created"].as_bool().unwrap_or_default();
         Ok((is_created, header, events))
     }
+}
+
+/// What etcd says, with the next step where its own words have none.
+fn explained(text: &str) -> String {
+    let next = match text {
+        _ if text.contains("CommonName") => {
+            ". Where etcd has users, it takes certificates without a common name only: give `cert` a subject like /O=NAME"
+        }
+        _ if text.contains("user name is empty") => {
+            ". etcd has users: write `user` and `password-file` in [store]"
+        }
+        _ => "",
+    };
+    format!("{text}{next}")
 }
 
 /// A number below `many` that differs from process to process and from call to call: who waits at random does not wait with all others.

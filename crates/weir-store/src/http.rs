@@ -248,11 +248,16 @@ impl Connection {
                     ));
                 }
             }
-            let value = serde_json::from_slice(&bytes);
-            Ok((
-                status,
-                value.map_err(|error| format!("{endpoint}: {error}"))?,
-            ))
+            match serde_json::from_slice(&bytes) {
+                Ok(value) => Ok((status, value)),
+                Err(error) if status == 200 => Err(format!("{endpoint}: {error}")),
+                // In front of the gateway etcd says in plain text why it refuses.
+                Err(_) => {
+                    let text = String::from_utf8_lossy(&bytes);
+                    let text = format!("status {status}: {}", text.trim());
+                    Ok((status, serde_json::json!({ "message": text })))
+                }
+            }
         };
         match timeout(PATIENCE, whole).await {
             Ok(done) => done,

@@ -5,6 +5,7 @@
 //! a failure unless `WEIR_DATA=none` says that it is meant: a check that did not run must not look like one that passed.
 
 pub mod browser;
+pub mod etcd;
 
 use std::env;
 use std::ffi::OsStr;
