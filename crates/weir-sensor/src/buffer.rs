@@ -224,23 +224,33 @@ buffers! {
 
 /// A set of buffers: what the loaded rules need, so that parsers fill no others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BufferSet(u128);
+pub struct BufferSet([u64; 4]);
 
-const _: () = assert!(Buffer::ALL.len() <= 128);
+const _: () = assert!(Buffer::ALL.len() <= 256);
 
 impl BufferSet {
     /// Every buffer.
     pub fn all() -> BufferSet {
-        BufferSet(u128::MAX)
+        BufferSet([u64::MAX; 4])
     }
 
     /// Adds one.
     pub fn insert(&mut self, buffer: Buffer) {
-        self.0 |= 1 << buffer as u8;
+        let [word, bit] = BufferSet::place(buffer);
+        if let Some(word) = self.0.get_mut(word) {
+            *word |= 1 << bit;
+        }
     }
 
     /// Whether it is there.
     pub fn has(self, buffer: Buffer) -> bool {
-        self.0 & (1 << buffer as u8) != 0
+        let [word, bit] = BufferSet::place(buffer);
+        self.0.get(word).is_some_and(|word| word & 1 << bit != 0)
+    }
+
+    /// In which word it is, and in which bit.
+    fn place(buffer: Buffer) -> [usize; 2] {
+        let number = buffer as usize;
+        [number / 64, number % 64]
     }
 }
