@@ -93,6 +93,8 @@ const FTP: Option<App> = Some(App::Ftp);
 const LDAP: Option<App> = Some(App::Ldap);
 const MQTT: Option<App> = Some(App::Mqtt);
 const QUIC: Option<App> = Some(App::Quic);
+const IKE: Option<App> = Some(App::Ike);
+const MDNS: Option<App> = Some(App::Mdns);
 const SIP: Option<App> = Some(App::Sip);
 
 buffers! {
@@ -207,6 +209,22 @@ buffers! {
     QuicUserAgent: "quic.ua" [] () QUIC, Request, false, "User agent.";
     QuicVersion: "quic.version" [] () QUIC, Both, false, "Version, four bytes.";
     RfbName: "rfb.name" [] () Some(App::Rfb), Response, false, "Name of a desktop of RFB.";
+    WebsocketPayload: "websocket.payload" [] () Some(App::Websocket), Both, false, "Payload of a message of WebSocket, unmasked, decompressed, and put together of its fragments.";
+    EnipProduct: "enip.product_name" [] () Some(App::Enip), Response, true, "Name of a device of EtherNet/IP.";
+    EnipService: "enip.service_name" [] () Some(App::Enip), Response, true, "Name of a service of EtherNet/IP.";
+    MdnsQuery: "mdns.queries.rrname" [] () MDNS, Both, true, "Name of a question of multicast DNS.";
+    MdnsAnswer: "mdns.answers.rrname" [] () MDNS, Both, true, "Name of an answer record of multicast DNS.";
+    MdnsAuthority: "mdns.authorities.rrname" [] () MDNS, Both, true, "Name of an authority record of multicast DNS.";
+    MdnsAdditional: "mdns.additionals.rrname" [] () MDNS, Both, true, "Name of an additional record of multicast DNS.";
+    MdnsResponse: "mdns.response.rrname" [] () MDNS, Both, true, "Any name of a response of multicast DNS: of questions, of all records, and those that records name.";
+    PgsqlQuery: "pgsql.query" [] () Some(App::Pgsql), Request, false, "A simple query of PostgreSQL.";
+    Krb5Client: "krb5.cname" ["krb5_cname"] () Some(App::Krb5), Response, true, "A part of the client's name in an answer of Kerberos.";
+    Krb5Server: "krb5.sname" ["krb5_sname"] () Some(App::Krb5), Response, true, "A part of the server's name in an answer of Kerberos.";
+    IkeInitiator: "ike.init_spi" [] () IKE, Request, false, "Index of the initiator of IKE, hexadecimal.";
+    IkeResponder: "ike.resp_spi" [] () IKE, Response, false, "Index of the responder of IKE, hexadecimal.";
+    IkeVendor: "ike.vendor" [] () IKE, Request, true, "An identifier of a vendor that the initiator of IKE sends, hexadecimal.";
+    IkeKey: "ike.key_exchange_payload" [] () IKE, Both, false, "Data of a key exchange of IKE.";
+    IkeNonce: "ike.nonce_payload" [] () IKE, Both, false, "A nonce of IKE.";
     SipMethod: "sip.method" [] () SIP, Both, false, "Method of a request of SIP, which either end may send.";
     SipUri: "sip.uri" [] () SIP, Both, false, "What a request of SIP is about.";
     SipProtocol: "sip.protocol" [] () SIP, Both, false, "Version of a message of SIP.";

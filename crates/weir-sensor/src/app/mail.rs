@@ -1,4 +1,4 @@
-//! IMAP and POP3 only as far as the change to TLS: STARTTLS and STLS, and the answer that grants it. Rules inspect the stream.
+//! IMAP only as far as the change to TLS: STARTTLS, and the answer that grants it. Rules inspect the stream.
 
 use super::lines::{Line, Login, login};
 use super::names::App;
@@ -18,41 +18,6 @@ pub(super) const IMAP: Protocol = Protocol {
     files: true,
     ..Protocol::NONE
 };
-
-pub(super) const POP3: Protocol = Protocol {
-    app: App::Pop3,
-    stream: Some(StreamProbe::new(Certainty::Word, pop3)),
-    parser: Some(|_| Box::new(Mail::default())),
-    files: true,
-    ..Protocol::NONE
-};
-
-/// Words that clients of POP3 begin with.
-const FIRST_WORDS: &[&[u8]] = &[
-    b"USER", b"PASS", b"APOP", b"CAPA", b"AUTH", b"STLS", b"QUIT", b"NOOP", b"STAT",
-];
-
-fn pop3(first: &First<'_>) -> Look {
-    if first.line().is_none() {
-        return Look::No;
-    }
-    if first.is_server() {
-        // A server of POP3 speaks first; others answer with these words, too.
-        let asked = first
-            .other
-            .get(..4)
-            .is_some_and(|word| !FIRST_WORDS.iter().any(|w| w.eq_ignore_ascii_case(word)));
-        return match asked {
-            true => Look::No,
-            false => first.begins_with(&[b"+OK", b"-ERR"]),
-        };
-    }
-    match (first.begins_with(&[b"CAPA\r"]), login(first)) {
-        (Look::Yes, _) | (_, Login::Yes { pop3: true }) => Look::Yes,
-        (Look::Maybe, _) | (_, Login::Maybe) => Look::Maybe,
-        _ => Look::No,
-    }
-}
 
 fn imap(first: &First<'_>) -> Look {
     let Some(line) = first.line() else {
@@ -108,8 +73,6 @@ impl Parser for Mail {
                 let (first, second) = (words.next().unwrap_or_default(), words.next());
                 if second.is_some_and(|w| w.eq_ignore_ascii_case(b"STARTTLS")) {
                     self.awaited = Some([first, b" OK"].concat());
-                } else if second.is_none() && first.eq_ignore_ascii_case(b"STLS") {
-                    self.awaited = Some(b"+OK".to_vec());
                 }
             } else if let Some(awaited) = &self.awaited
                 && line
@@ -149,31 +112,16 @@ mod tests {
     use crate::packet::Direction::ToClient;
 
     #[test]
-    fn both_go_on_with_tls_when_it_is_granted() {
+    fn tls_follows_if_it_is_granted() {
         let hello = b"\x16\x03\x01\x00\x01\x01";
-        for (app, parts) in [
-            (
-                App::Imap,
-                [
-                    (ToClient, &b"* OK IMAP4\r\n"[..]),
-                    (ToServer, b"a1 starttls\r\n"),
-                    (ToClient, b"* note\r\na1 OK go\r\n"),
-                    (ToServer, hello),
-                ],
-            ),
-            (
-                App::Pop3,
-                [
-                    (ToClient, b"+OK\r\n"),
-                    (ToServer, b"CAPA\r\nSTLS\r\n"),
-                    (ToClient, b"+OK go\r\n"),
-                    (ToServer, hello),
-                ],
-            ),
-        ] {
-            let c = converse_all(&parts, Ports::default());
-            assert_eq!((c.app(), c.before()), (App::Tls, Some(app)));
-        }
+        let parts: &[(Direction, &[u8])] = &[
+            (ToClient, b"* OK IMAP4\r\n"),
+            (ToServer, b"a1 starttls\r\n"),
+            (ToClient, b"* note\r\na1 OK go\r\n"),
+            (ToServer, hello),
+        ];
+        let c = converse_all(parts, Ports::default());
+        assert_eq!((c.app(), c.before()), (App::Tls, Some(App::Imap)));
         let refused = converse_all(
             &[
                 (ToClient, b"* OK IMAP4\r\n"),

@@ -6,24 +6,32 @@
 
 mod ber;
 mod bytes;
+mod carry;
 mod conversation;
 pub(crate) mod dcerpc;
 mod dhcp;
 mod digest;
 mod dnp3;
 pub(crate) mod dns;
+mod enip;
 mod ftp;
 mod http;
+mod ike;
+mod krb5;
 mod ldap;
 mod lines;
 mod mail;
 mod mime;
 mod mqtt;
 mod names;
+pub(crate) mod nfs;
 mod ntp;
+mod pgsql;
+mod pop3;
 mod probe;
 mod protocol;
 mod quic;
+mod rdp;
 mod recognize;
 mod recognized;
 mod rfb;
@@ -38,6 +46,7 @@ mod tftp;
 pub(crate) mod tls;
 mod transaction;
 mod wanted;
+mod websocket;
 
 pub use conversation::Conversation;
 pub use digest::Sums;
@@ -70,23 +79,25 @@ pub static PROTOCOLS: &[Protocol] = &[
     smtp::SMTP,
     ftp::FTP,
     ftp::FTP_DATA,
-    mail::POP3,
+    pop3::POP3,
+    pgsql::PGSQL,
     mail::IMAP,
     dhcp::DHCP,
     ntp::NTP,
-    recognized::IKE,
+    ike::IKE,
     tftp::TFTP,
     snmp::SNMP,
     sip::SIP,
     rfb::RFB,
     recognized::TELNET,
-    recognized::RDP,
+    rdp::RDP,
     ldap::LDAP,
     mqtt::MQTT,
     dnp3::DNP3,
-    recognized::KRB5,
-    recognized::NFS,
-    recognized::WEBSOCKET,
+    enip::ENIP,
+    krb5::KRB5,
+    nfs::NFS,
+    websocket::WEBSOCKET,
 ];
 
 /// The row of a protocol; `None`: it is not known yet, or will not be.

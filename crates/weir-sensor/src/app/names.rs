@@ -59,5 +59,7 @@ apps! {
     Ldap: "ldap";
     Mdns: "mdns";
     Websocket: "websocket";
+    Pgsql: "pgsql";
+    Enip: "enip";
     Dnp3: "dnp3";
 }

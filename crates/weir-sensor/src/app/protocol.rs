@@ -217,6 +217,8 @@ pub const UNTOLD: u64 = u64::MAX;
 pub enum Written {
     /// Exact, a range, or one of these names.
     Number(&'static [(&'static str, u64)]),
+    /// A number or a range, of which `a<>b` has its ends.
+    Inclusive,
     /// Numbers and ranges with commas between them: one of them.
     List,
     /// Exact, a range, or one of these names; behind a comma which of several numbers it is about: its place, from the end if it is negative, `any` or `all`.
@@ -227,6 +229,17 @@ pub enum Written {
     Word(&'static [(&'static str, u64)]),
     /// Bits by name, with commas between them: all of them are set in one number, and none of those with `!`.
     Flags(&'static [(&'static str, u64)]),
+    /// The same, or one number.
+    Bits(&'static [(&'static str, u64)]),
+    /// Numbers and names with commas or blanks between them: one of them. Some words are short for several ranges.
+    Names(
+        &'static [(&'static str, u64)],
+        &'static [(&'static str, &'static [(u64, u64)])],
+    ),
+    /// One of these names, an equals sign, and the number that it has; the parser notes name and number as one, 32 bits each.
+    Attribute(&'static [(&'static str, u64)]),
+    /// One to three numbers with commas between them, by the facts for one, two and three of them: 16 bits of the last, 16 of the one before (32 where it is the last).
+    Steps([&'static str; 3]),
     /// A date: seconds since 1970.
     Date,
     /// Without a value; it is there or not.

@@ -122,7 +122,7 @@ fn events_are_known_by_all_names_of_their_protocol() {
         raised("tftp", "too_many_transactions"),
         Some(("tftp", TOO_MANY))
     );
-    assert_eq!(event("krb5", "too_many_transactions"), None);
+    assert_eq!(event("telnet", "too_many_transactions"), None);
 }
 
 #[test]

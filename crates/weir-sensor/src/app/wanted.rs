@@ -90,6 +90,12 @@ pub struct Said {
     pub mqtt_no_passwords: bool,
     /// All messages of DHCP, and all of their options that records can have; else acknowledgements, in brief.
     pub dhcp_all: bool,
+    /// Numbers of IKE beside their names.
+    pub ike_extended: bool,
+    /// The longest payload of WebSocket, bytes; 0: the usual.
+    pub websocket_payload: u32,
+    /// Passwords of PostgreSQL.
+    pub pgsql_passwords: bool,
 }
 
 impl Said {
@@ -108,5 +114,8 @@ impl Said {
         mqtt_message: 0,
         mqtt_no_passwords: false,
         dhcp_all: true,
+        ike_extended: true,
+        websocket_payload: 0,
+        pgsql_passwords: true,
     };
 }

@@ -180,6 +180,8 @@ impl Kinds {
         a.schemes |= b.schemes;
         a.url_scheme |= b.url_scheme;
         a.dhcp_all |= b.dhcp_all;
+        a.ike_extended |= b.ike_extended;
+        a.pgsql_passwords |= b.pgsql_passwords;
         match (talks, other.has_app("mqtt")) {
             (true, true) => a.mqtt_no_passwords &= b.mqtt_no_passwords,
             (false, true) => a.mqtt_no_passwords = b.mqtt_no_passwords,
@@ -377,6 +379,8 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
     logs.kinds.said.ftp_line = line.unwrap_or(0).min(1 << 20) as u32;
     let message = s.bytes("app-layer.protocols.mqtt.max-msg-length")?;
     logs.kinds.said.mqtt_message = message.unwrap_or(0).min(1 << 24) as u32;
+    let payload = s.bytes("app-layer.protocols.websocket.max-payload-size")?;
+    logs.kinds.said.websocket_payload = payload.unwrap_or(0).min(1 << 20) as u32;
     Ok(logs)
 }
 
@@ -568,6 +572,14 @@ impl Section<'_> {
             "dhcp" => {
                 kinds.said.dhcp_all = self.truth("extended", false)?;
                 kinds.add("dhcp");
+            }
+            "ike" => {
+                kinds.said.ike_extended = self.truth("extended", false)?;
+                kinds.add("ike");
+            }
+            "pgsql" => {
+                kinds.said.pgsql_passwords = self.truth("passwords", false)?;
+                kinds.add("pgsql");
             }
             "mqtt" => {
                 kinds.said.mqtt_no_passwords = !self.truth("passwords", true)?;

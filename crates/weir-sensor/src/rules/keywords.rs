@@ -311,17 +311,9 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("modbus_unit", "Modbus is not parsed"),
     ("dnp3_data", "messages of DNP3 are not a buffer"),
     ("dnp3_ind", "indications of DNP3 are in records only"),
-    ("enip_command", "ENIP is not parsed"),
-    ("cip_service", "CIP is not parsed"),
     ("gtp_info", "GTP is not parsed"),
     ("gtp_type", "GTP is not parsed"),
     ("gtp_version", "GTP is not parsed"),
-    ("nfs_procedure", "NFS is not parsed"),
-    ("nfs_version", "NFS is not parsed"),
-    ("krb5_msg_type", "Kerberos is not parsed"),
-    ("krb5_err_code", "Kerberos is not parsed"),
-    ("krb5.sname", "Kerberos is not parsed"),
-    ("krb5.cname", "Kerberos is not parsed"),
     ("quic.cyu.hash", "CYU is not computed"),
     ("quic.cyu.string", "CYU is not computed"),
     ("frame", "frames of protocols are not kept"),
@@ -356,10 +348,22 @@ fn value(written: Written) -> String {
             "number, or {}; behind a comma `any`, `all`, or the place of the response, from the end if negative",
             names(known)
         ),
+        Written::Inclusive => "number; `a<>b` has its ends".to_owned(),
         Written::Pair => "two numbers with a comma between them".to_owned(),
         Written::List => "numbers and ranges with commas between them".to_owned(),
         Written::Word(known) => names(known),
         Written::Flags(known) => format!("some of {}", names(known)),
+        Written::Bits(known) => format!("number, or some of {}", names(known)),
+        Written::Names(known, words) => {
+            let words: Vec<String> = words.iter().map(|(w, _)| format!("`{w}`")).collect();
+            format!(
+                "numbers with commas between them, {}, or {}",
+                words.join(", "),
+                names(known)
+            )
+        }
+        Written::Attribute(known) => format!("`=` between one of {} and a number", names(known)),
+        Written::Steps(_) => "one to three numbers with commas between them".to_owned(),
         Written::Date => "date".to_owned(),
         Written::Bare => "none".to_owned(),
     }

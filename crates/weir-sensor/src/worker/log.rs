@@ -680,6 +680,7 @@ impl PipelineState {
         let wanted = match done.app {
             App::Dns => is_wanted(&kinds.dns, &done.record),
             App::Tls => crate::app::tls::is_told(done),
+            App::Nfs => crate::app::nfs::is_told(done),
             App::Smb => (kinds.smb.as_ref())
                 .is_none_or(|types| types.iter().any(|t| t == smb_type(&done.record))),
             // Who does not ask for all of them is told of leases.

@@ -22,6 +22,7 @@ mod names;
 mod numbers;
 mod pass;
 mod prevention;
+mod protocols;
 mod records;
 mod reload;
 mod rfb;

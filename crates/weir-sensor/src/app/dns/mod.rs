@@ -1,6 +1,7 @@
 //! DNS over UDP and TCP: each message is a transaction of its own. Names of all questions and records; what a record says, for the log.
 
 mod log;
+mod mdns;
 mod name;
 mod numbers;
 mod record;
@@ -8,6 +9,7 @@ mod record;
 mod tests;
 
 pub(crate) use log::older;
+pub(super) use mdns::MDNS;
 
 use serde_json::{Map, Value};
 
@@ -74,14 +76,6 @@ pub(super) const DNS: Protocol = Protocol {
         },
         ..Protocol::NONE.log
     },
-    ..Protocol::NONE
-};
-
-/// Multicast DNS is recognized, so that it is not taken for DNS.
-pub(super) const MDNS: Protocol = Protocol {
-    app: App::Mdns,
-    carrier: Carrier::Udp,
-    datagram: Some(|first| first.has_port(5353) && is_datagram(first, true)),
     ..Protocol::NONE
 };
 

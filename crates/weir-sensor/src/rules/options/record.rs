@@ -48,10 +48,18 @@ pub(in crate::rules) fn fact<'a>(draft: &mut Draft<'a>, fact: &Fact, opt: Opt<'a
     match fact.written {
         Written::Number(names) => number_record(draft, fact.name(), opt, names)?,
         Written::Placed(names) => placed_record(draft, fact.name(), opt, names)?,
+        Written::Inclusive => inclusive_record(draft, fact.name(), opt)?,
         Written::Pair => pair_record(draft, fact.name(), opt)?,
         Written::List => list_record(draft, fact.name(), opt)?,
         Written::Word(known) => word_record(draft, fact.name(), opt, known)?,
         Written::Flags(known) => flag_record(draft, fact.name(), opt, known)?,
+        Written::Bits(known) => match opt.need()?.bytes.iter().any(u8::is_ascii_digit) {
+            true => number_record(draft, fact.name(), opt, &[])?,
+            false => flag_record(draft, fact.name(), opt, known)?,
+        },
+        Written::Names(names, words) => names_record(draft, fact.name(), opt, names, words)?,
+        Written::Attribute(names) => attribute_record(draft, fact.name(), opt, names)?,
+        Written::Steps(facts) => steps_record(draft, facts, opt)?,
         Written::Date => date_record(draft, fact.name(), opt)?,
         Written::Bare => {
             opt.bare()?;
@@ -88,6 +96,22 @@ fn number_record<'a>(
         mask => format!("&{mask}={}", span.low),
     };
     record(draft, keyword, written, span.negated);
+    Ok(())
+}
+
+/// A number of a transaction's record, or a range; `a<>b` has its ends.
+fn inclusive_record<'a>(draft: &mut Draft<'a>, keyword: &str, opt: Opt<'a>) -> Parsed<()> {
+    let value = opt.need()?.unquoted()?;
+    let Some(at) = value.bytes.windows(2).position(|w| w == b"<>") else {
+        return number_record(draft, keyword, opt, &[]);
+    };
+    let top = i64::from(u32::MAX);
+    let low = value.part(0..at).trim().number(0, top)?;
+    let high = value.from(at + 2).trim().number(0, top)?;
+    if low > high {
+        return Err(value.fail(Kind::Value, "no number is in this range"));
+    }
+    record(draft, keyword, format!("{low}-{high}"), false);
     Ok(())
 }
 
@@ -160,6 +184,85 @@ fn list_record<'a>(draft: &mut Draft<'a>, keyword: &str, opt: Opt<'a>) -> Parsed
         spans.push(format!("{low}-{high}"));
     }
     record(draft, keyword, spans.join(","), negated);
+    Ok(())
+}
+
+/// Numbers and names with commas or blanks between them: one of them. `words` are short for ranges.
+fn names_record<'a>(
+    draft: &mut Draft<'a>,
+    keyword: &str,
+    opt: Opt<'a>,
+    names: &[(&str, u64)],
+    words: &[(&str, &[(u64, u64)])],
+) -> Parsed<()> {
+    let (value, negated) = opt.need()?.unquoted()?.negation();
+    let mut spans = Vec::new();
+    let parts = value
+        .split(b',')
+        .into_iter()
+        .flat_map(|p| p.trim().split(b' '));
+    for part in parts.filter(|p| !p.trim().bytes.is_empty()) {
+        let text = part.trim().lossy();
+        let short = words.iter().find(|(w, _)| w.eq_ignore_ascii_case(&text));
+        let named = names.iter().find(|(n, _)| n.eq_ignore_ascii_case(&text));
+        match (short, named) {
+            (Some((_, ranges)), _) => spans.extend_from_slice(ranges),
+            (_, Some((_, number))) => spans.push((*number, *number)),
+            _ => {
+                let number = part.trim().number(0, i64::from(u32::MAX))? as u64;
+                spans.push((number, number));
+            }
+        }
+    }
+    if spans.is_empty() {
+        return Err(value.fail(Kind::Syntax, "a number or a name is expected"));
+    }
+    let spans: Vec<String> = spans.iter().map(|(l, h)| format!("{l}-{h}")).collect();
+    record(draft, keyword, spans.join(","), negated);
+    Ok(())
+}
+
+/// A name, `=`, and the number that it has.
+fn attribute_record<'a>(
+    draft: &mut Draft<'a>,
+    keyword: &str,
+    opt: Opt<'a>,
+    names: &[(&str, u64)],
+) -> Parsed<()> {
+    let value = opt.need()?.unquoted()?;
+    let Some((name, number)) = value.cut(b'=') else {
+        return Err(value.fail(Kind::Syntax, "a name, `=` and a number are expected"));
+    };
+    let text = name.trim().lossy();
+    let Some((_, which)) = names.iter().find(|(n, _)| n.eq_ignore_ascii_case(&text)) else {
+        let list: Vec<&str> = names.iter().map(|n| n.0).collect();
+        let reason = format!("`{text}` is none of {}", list.join(", "));
+        return Err(name.fail(Kind::Value, reason));
+    };
+    let number = number.trim().number(0, i64::from(u32::MAX))? as u64;
+    record(draft, keyword, (which << 32 | number).to_string(), false);
+    Ok(())
+}
+
+/// One to three numbers, each below the one before.
+fn steps_record<'a>(draft: &mut Draft<'a>, facts: [&str; 3], opt: Opt<'a>) -> Parsed<()> {
+    let value = opt.need()?.unquoted()?;
+    let parts = commas(value);
+    let top = [0xff, 0xffff, 0xffff];
+    if parts.len() > top.len() {
+        return Err(value.fail(Kind::Syntax, "one to three numbers are expected"));
+    }
+    let mut numbers = Vec::new();
+    for (part, top) in parts.iter().zip(top) {
+        numbers.push(part.number(0, top)? as u64);
+    }
+    let (fact, number) = match numbers[..] {
+        [one] => (facts[0], one),
+        [one, two] => (facts[1], one << 32 | two),
+        [one, two, three] => (facts[2], (one << 32 | two) << 16 | three),
+        _ => return Err(value.fail(Kind::Syntax, "a number is expected")),
+    };
+    record(draft, fact, number.to_string(), false);
     Ok(())
 }
 
