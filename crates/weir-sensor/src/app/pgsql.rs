@@ -433,9 +433,6 @@ impl Pgsql {
                 self.said(out, "command_completed", text(done));
             }
             b'E' | b'N' => {
-                if kind == b'E' {
-                    self.answers(time, out);
-                }
                 let mut rest = body;
                 while let Some((&field, after)) = rest.split_first().filter(|(f, _)| **f != 0) {
                     let (value, after) = terminated(after)?;

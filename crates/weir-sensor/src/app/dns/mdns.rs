@@ -192,11 +192,12 @@ impl Mdns {
             if response && has(Buffer::MdnsResponse) {
                 t.push(Buffer::MdnsResponse, d, &named);
             }
-            if kind == 12 {
+            // The schema of records has no place for it in authorities.
+            if kind == 12 && buffer != Buffer::MdnsAuthority {
                 said.insert("ptr".into(), text(&named));
             }
         }
-        if kind == 16 {
+        if kind == 16 && buffer != Buffer::MdnsAuthority {
             let mut all = Vec::new();
             let mut rest = data;
             while let Some((&n, tail)) = rest.split_first() {
