@@ -250,6 +250,7 @@ pub(crate) fn empty_book(
             ja3: config.app.ja3 != Some(false),
             ja4: config.app.ja4 != Some(false),
         },
+        stores: config.logs.store.is_some(),
         ..usual
     };
     Ok(Book {

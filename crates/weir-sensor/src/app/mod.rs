@@ -17,6 +17,7 @@ mod enip;
 mod ftp;
 mod http;
 mod ike;
+mod kept;
 mod krb5;
 mod ldap;
 mod lines;
@@ -51,6 +52,7 @@ mod websocket;
 pub use conversation::Conversation;
 pub use digest::Sums;
 pub use http::{HttpWanted, Invalid, PathRules};
+pub(crate) use kept::Kept;
 pub(crate) use mime::SCHEMES as URL_SCHEMES;
 pub use names::App;
 pub use probe::{Ports, Recognized};
@@ -59,6 +61,7 @@ pub use protocol::{
 };
 pub use recognize::Recognizer;
 pub use switches::{Switch, Switches};
+pub(crate) use text::hex;
 pub use transaction::{
     Change, Expected, File, MOST_LIVE, Stage, TOO_MANY, Transaction, Transactions,
 };

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::digest::{Digests, Sums};
+use super::kept::Kept;
 use super::names::App;
 use super::wanted::Wanted;
 use crate::buffer::Buffer;
@@ -146,6 +147,10 @@ pub struct Transaction {
     bodies: Vec<Body>,
     /// Sums of files that are not over, by the number of the file.
     digests: Vec<(usize, Box<Digests>)>,
+    /// Bytes of files that may be written out, by the number of the file.
+    kept_files: Vec<(usize, Kept)>,
+    /// Directions whose files are written out, also those that come yet.
+    pub(crate) stores: [bool; 2],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +192,8 @@ pub struct File {
     pub gaps: bool,
     /// Names and values of its sums, if it came whole and they are wanted.
     pub sums: Vec<(&'static str, Vec<u8>)>,
+    /// A rule wants it written out.
+    pub(crate) stored: bool,
     /// The body that shows it, if its message may carry several.
     pub(crate) body: Option<usize>,
 }
@@ -332,9 +339,13 @@ impl Transaction {
             whole: false,
             gaps: false,
             sums: Vec::new(),
+            stored: false,
             body: None,
         });
         let number = self.files.len() - 1;
+        if sums.kept {
+            self.kept_files.push((number, Kept::default()));
+        }
         if let Some(digests) = Digests::new(sums) {
             self.digests.push((number, digests));
         }
@@ -376,6 +387,9 @@ impl Transaction {
         if let Some((_, digests)) = self.digests.iter_mut().find(|(n, _)| *n == file) {
             digests.update(bytes);
         }
+        if let Some((_, kept)) = self.kept_files.iter_mut().find(|(n, _)| *n == file) {
+            kept.append(bytes);
+        }
     }
 
     /// A file is over.
@@ -387,10 +401,17 @@ impl Transaction {
         f.whole = whole;
         if let Some(at) = self.digests.iter().position(|(n, _)| *n == file) {
             let (_, digests) = self.digests.swap_remove(at);
-            if whole {
+            // What is written out of a file that did not come whole has a sum as well: it is its name.
+            if whole || self.kept_files.iter().any(|(n, _)| *n == file) {
                 f.sums = digests.finish();
             }
         }
+    }
+
+    /// The bytes of a file that is over, if they were kept.
+    pub(crate) fn take_kept(&mut self, file: usize) -> Option<Kept> {
+        let at = self.kept_files.iter().position(|(n, _)| *n == file)?;
+        Some(self.kept_files.swap_remove(at).1)
     }
 
     /// Forgets what it says: it turned out to be no message.
@@ -497,7 +518,9 @@ impl Transaction {
 
     /// Bytes it holds.
     pub fn memory(&self) -> usize {
-        self.arena.len() + self.bodies.iter().map(|b| b.bytes.len()).sum::<usize>()
+        let kept = self.kept_files.iter().map(|(_, kept)| kept.memory());
+        let bodies = self.bodies.iter().map(|b| b.bytes.len());
+        self.arena.len() + bodies.sum::<usize>() + kept.sum::<usize>()
     }
 }
 

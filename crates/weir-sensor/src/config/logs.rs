@@ -16,6 +16,8 @@ pub struct Logs {
     pub fast: Option<Log>,
     /// stats.log; only if the configuration lists it.
     pub stats: Option<Log>,
+    /// Where files are written out; only if the configuration lists it.
+    pub store: Option<StoreOptions>,
     /// Which records any of them has.
     pub kinds: Kinds,
     /// What they say: what any of them asks for.
@@ -24,6 +26,17 @@ pub struct Logs {
     pub stats_interval: u64,
     /// The same of files, by the time of their frames; 0: only the last one.
     pub stats_file_interval: u64,
+}
+
+/// The store of files (`file-store`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// Its folder; a relative one is in the log directory.
+    pub folder: PathBuf,
+    /// All files are written out, whether a rule wants it or not.
+    pub all: bool,
+    /// The record of a file is written beside it, each time that it is seen.
+    pub records: bool,
 }
 
 /// One log of EVE.
@@ -306,12 +319,14 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
         }],
         fast: Some(file("fast.log")),
         stats: None,
+        store: None,
         kinds: Kinds::all(),
         options: EveOptions::usual(),
         stats_interval: s.seconds("stats.interval")?.unwrap_or(8),
         // Captures of many years have been made: a record for every eight seconds is more than what there is to say of them.
         stats_file_interval: s.seconds("stats.file-interval")?.unwrap_or(0),
     };
+    let mut forced = Sums::default();
     let listed = s.keys("outputs");
     // A configuration that lists outputs has no others.
     if !listed.is_empty() {
@@ -325,6 +340,12 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
                 "fast" => "fast.log",
                 "eve-log" => "eve.json",
                 "stats" => "stats.log",
+                "file-store" => {
+                    if s.truth(&format!("{at}.enabled"))? == Some(true) {
+                        forced = store(s, &at, &mut logs)?;
+                    }
+                    continue;
+                }
                 _ => continue,
             };
             if s.truth(&format!("{at}.enabled"))? == Some(false) {
@@ -357,6 +378,7 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
                 eve: Vec::new(),
                 fast: None,
                 stats: None,
+                store: None,
                 kinds: Kinds::all(),
                 options: EveOptions::usual(),
                 ..logs
@@ -374,6 +396,11 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
             });
         }
     }
+    // Names of stored files are sums.
+    let sums = &mut logs.options.sums;
+    sums.sha256 |= logs.store.is_some();
+    sums.md5 |= forced.md5;
+    sums.sha1 |= forced.sha1;
     logs.options.host = s.text("sensor-name").filter(|name| !name.is_empty());
     let line = s.bytes("app-layer.protocols.ftp.max-line-length")?;
     logs.kinds.said.ftp_line = line.unwrap_or(0).min(1 << 20) as u32;
@@ -382,6 +409,36 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
     let payload = s.bytes("app-layer.protocols.websocket.max-payload-size")?;
     logs.kinds.said.websocket_payload = payload.unwrap_or(0).min(1 << 20) as u32;
     Ok(logs)
+}
+
+/// The section of the store of files; returns the sums that it asks for.
+fn store(s: &Settings, at: &str, logs: &mut Logs) -> Result<Sums, SettingsError> {
+    let version = format!("{at}.version");
+    if let Some(value) = s.text(&version).filter(|v| v != "2") {
+        return Err(SettingsError::Value {
+            key: version,
+            value,
+            expected: "2",
+        });
+    }
+    let truth = |key: &str| Ok::<_, SettingsError>(s.truth(&format!("{at}.{key}"))? == Some(true));
+    let folder = s.text(&format!("{at}.dir"));
+    logs.store = Some(StoreOptions {
+        folder: PathBuf::from(folder.unwrap_or_else(|| "filestore".to_owned())),
+        all: truth("force-filestore")?,
+        records: truth("write-fileinfo")?,
+    });
+    let section = Section {
+        s,
+        at: at.to_owned(),
+    };
+    let words = section.words("force-hash");
+    let has = |name: &str| words.iter().any(|w| w == name);
+    Ok(Sums {
+        md5: has("md5"),
+        sha1: has("sha1"),
+        ..Sums::default()
+    })
 }
 
 /// Where a log goes, whose file is called `usual` if nothing else is said.
@@ -543,6 +600,7 @@ impl Section<'_> {
                     md5: has("md5"),
                     sha1: has("sha1"),
                     sha256: has("sha256"),
+                    kept: false,
                 };
             }
             "dns" => {

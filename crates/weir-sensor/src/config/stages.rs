@@ -415,11 +415,30 @@ pub(super) fn flow(s: &Settings) -> Result<Flow, SettingsError> {
     })
 }
 
+/// Bytes of a stream that are looked at: what the store of files asks for, if that is more.
+fn depth(s: &Settings) -> Result<u64, SettingsError> {
+    let usual = s.bytes("stream.reassembly.depth")?.unwrap_or(1 << 20);
+    let mut depth = usual;
+    for n in s.keys("outputs") {
+        let at = format!("outputs.{n}.file-store");
+        if s.truth(&format!("{at}.enabled"))? == Some(true)
+            && let Some(own) = s.bytes(&format!("{at}.stream-depth"))?
+        {
+            // 0: all.
+            depth = match (own, depth) {
+                (0, _) | (_, 0) => 0,
+                (own, depth) => own.max(depth),
+            };
+        }
+    }
+    Ok(depth)
+}
+
 pub(super) fn stream(s: &Settings, ips: bool) -> Result<Stream, SettingsError> {
     Ok(Stream {
         memory: s.bytes("stream.reassembly.memcap")?.unwrap_or(256 << 20),
         bypass: s.truth("stream.bypass")?.unwrap_or(false),
-        depth: s.bytes("stream.reassembly.depth")?.unwrap_or(1 << 20),
+        depth: depth(s)?,
         smb_depth: s
             .bytes("app-layer.protocols.smb.stream-depth")?
             .unwrap_or(0),

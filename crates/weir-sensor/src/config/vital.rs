@@ -8,7 +8,6 @@ const NOTHING: [&str; 5] = ["no", "false", "off", "0", ""];
 
 /// Logs that are not written, by the names of their sections in `outputs`.
 const OUTPUTS: &[(&str, &str)] = &[
-    ("file-store", "files are not stored"),
     ("pcap-log", "packets are not written to captures"),
     ("tls-store", "certificates are not stored"),
     (

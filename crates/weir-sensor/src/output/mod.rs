@@ -1,4 +1,4 @@
-//! Logs: EVE JSON, fast.log and stats.log, and where their lines go.
+//! Logs: EVE JSON, fast.log and stats.log, and where their lines go; and files that are written out.
 
 mod community;
 pub mod eve;
@@ -6,6 +6,8 @@ pub mod fast;
 pub mod json;
 mod sink;
 pub mod stats_log;
+mod store;
 mod time;
 
 pub use sink::{LogDestination, Rotation, Sink, SinkError};
+pub(crate) use store::{Store, Stored};

@@ -209,6 +209,7 @@ words! {
     FileMd5: "filemd5" [] Suricata, "MD5 of a whole file, in a list beside the rules (`!`: not in it)";
     FileSha1: "filesha1" [] Suricata, "SHA-1 of a whole file, in a list";
     FileSha256: "filesha256" [] Suricata, "SHA-256 of a whole file, in a list";
+    FileStore: "filestore" [] Suricata, "it is about files, and those of its matches are written out (`file-store`): direction (`request`, `response`, `both`), scope (`file`, `tx`, `flow`)";
     FileExtension: "fileext" [] Suricata, "old: end of file.name";
 }
 
@@ -236,7 +237,6 @@ pub const SNORT_BUFFERS: &[(&str, Buffer)] = &[
 /// Keywords that decide nothing about a match here: the rule is loaded, and a note says what is not done.
 pub const NOTED: &[(&str, &str)] = &[
     ("tag", "packets after the alert are not logged"),
-    ("filestore", "files are not stored"),
     ("tls.store", "certificates are not stored"),
     ("tls_store", "certificates are not stored"),
     ("logto", "alerts go to the configured outputs"),

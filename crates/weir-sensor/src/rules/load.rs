@@ -59,6 +59,8 @@ pub struct LoadSettings {
     pub match_limit: u32,
     /// What rules may require.
     pub features: Features,
+    /// Files are written out: a rule that asks for it where they are not has a note.
+    pub stores: bool,
     /// Whether rules keep how they were written ([`Rule::source`]).
     pub written: bool,
 }
@@ -92,6 +94,7 @@ impl Default for LoadSettings {
             datasets: None,
             match_limit: MATCH_LIMIT,
             features: Features::default(),
+            stores: false,
             written: false,
         }
     }

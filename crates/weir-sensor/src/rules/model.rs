@@ -64,10 +64,32 @@ pub struct Rule {
     pub firewall: Option<Box<FirewallRule>>,
     /// `alert`: of a rule that passes, an alert all the same.
     pub alerts: bool,
+    /// `filestore`: which files are written out when it matches.
+    pub store: Option<FileStore>,
     /// Where it was written.
     pub place: SourceLocation,
     /// How it was written, if that is kept.
     pub source: Option<Box<Source>>,
+}
+
+/// Which files a rule has written out (`filestore`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStore {
+    /// Files of which directions, to the server and to the client; `None`: of the one in which the rule matches.
+    pub sides: Option<[bool; 2]>,
+    /// How far it reaches.
+    pub scope: StoreScope,
+}
+
+/// How far `filestore` reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreScope {
+    /// The file that matched; of a rule that is about no file, those of its transaction.
+    File,
+    /// All files of the transaction.
+    Transaction,
+    /// Those of later transactions of the flow, too.
+    Flow,
 }
 
 impl Rule {
@@ -99,6 +121,7 @@ impl Rule {
             scope: None,
             firewall: None,
             alerts: false,
+            store: None,
             place,
             source: None,
         }

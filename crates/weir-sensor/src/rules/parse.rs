@@ -253,11 +253,6 @@ impl<'a> Draft<'a> {
             return self.modifier(buffer, opt);
         }
         if let Some(what) = keywords::note(name) {
-            if name == "filestore" {
-                // Nothing is stored, but the rule is about files.
-                let any = Range::new(0, u64::MAX, false);
-                self.rule.packet.push(PacketCondition::FileSize(any));
-            }
             self.notes.push(format!("`{name}`: {what}"));
             return Ok(());
         }

@@ -10,7 +10,7 @@ use super::{Controls, Ledger, RunError, Setup, Summary};
 use crate::config::{Kinds, Log};
 use crate::detect::{Decision, Sequencer};
 use crate::output::eve::EveOptions;
-use crate::output::{LogDestination, Sink, SinkError, eve, json, stats_log};
+use crate::output::{LogDestination, Sink, SinkError, Store, eve, json, stats_log};
 use crate::rules::Action;
 use crate::source::SourceCounts;
 use crate::worker::{Engine, Report};
@@ -20,6 +20,7 @@ pub(super) struct Writer {
     eve: Vec<(Sink, Kinds)>,
     fast: Option<Sink>,
     stats: Option<Sink>,
+    store: Option<Store>,
     options: EveOptions,
     sequencer: Sequencer,
     engine: Arc<Engine>,
@@ -81,6 +82,7 @@ impl Writer {
             stats: (logs.stats.as_ref())
                 .map(|log| sink(log, &setup.logs))
                 .transpose()?,
+            store: (logs.store.as_ref()).map(|store| Store::new(setup.logs.join(&store.folder))),
             options: logs.options.clone(),
             sequencer: sequencer(&setup.engine),
             engine: Arc::clone(&setup.engine),
@@ -172,6 +174,12 @@ impl Writer {
                 && !line.fast.is_empty()
             {
                 sink.line(&report.bytes[line.fast.clone()], line.time)?;
+            }
+        }
+        if let Some(store) = &mut self.store {
+            report.files.sort_by_key(|stored| stored.key);
+            for stored in report.files.drain(..) {
+                store.put(&stored);
             }
         }
         if work.stats {
@@ -288,6 +296,9 @@ impl Writer {
         if !self.eve.is_empty() {
             let lost = self.eve.iter().map(|(sink, _)| sink.lost()).sum();
             counters.insert("output.eve_lost".to_owned(), lost);
+        }
+        if let Some(store) = &self.store {
+            counters.insert("file_store.fs_errors".to_owned(), store.errors);
         }
         if let Some(sink) = &self.fast {
             counters.insert("output.fast_lost".to_owned(), sink.lost());

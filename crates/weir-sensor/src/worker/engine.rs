@@ -232,6 +232,9 @@ impl Engine {
             md5: asked.md5 || logged.md5,
             sha1: asked.sha1 || logged.sha1,
             sha256: asked.sha256 || logged.sha256,
+            kept: config.logs.store.as_ref().is_some_and(|store| {
+                store.all || ruleset.rules().iter().any(|rule| rule.store.is_some())
+            }),
         };
         let kinds = &config.logs.kinds;
         // What costs something is read for records where rules ask for it, or where it is configured.

@@ -18,9 +18,40 @@ use crate::output::eve::{
     self, AlertFacts, Anomaly, AppNames, DropFacts, Effect, Ether, EveOptions, FlowFacts, Head,
     Link, Marks, Origin, TcpFacts, Tunnel,
 };
-use crate::output::{fast, json};
+use crate::output::{Stored, fast, json};
 use crate::packet::{Direction, Packet, Transport};
+use crate::rules::{FileStore, StoreScope};
 use crate::stream::{Session, State};
+
+impl FlowAnalysis {
+    /// A rule with `filestore` has matched: marks the files that it is about.
+    fn store(&mut self, store: Option<FileStore>, one: &Match) {
+        let (Some(store), Some(talk)) = (store, &mut self.talk) else {
+            return;
+        };
+        let sides = store.sides.unwrap_or(match one.direction {
+            Some(Direction::ToServer) => [true, false],
+            Some(Direction::ToClient) => [false, true],
+            None => [true, true],
+        });
+        let live = &mut talk.transactions.live;
+        let mine = |t: &&mut Transaction| one.transaction.is_none_or(|id| t.id == id);
+        for t in live.iter_mut().filter(mine) {
+            for d in [0, 1].into_iter().filter(|d| sides[*d]) {
+                if store.scope != StoreScope::File || one.file.is_none() {
+                    t.stores[d] = true;
+                }
+                if store.scope == StoreScope::Flow {
+                    let from = self.stores[d].unwrap_or(t.id).min(t.id);
+                    self.stores[d] = Some(from);
+                }
+            }
+            if let Some(file) = one.file.and_then(|n| t.files.get_mut(n as usize)) {
+                file.stored |= sides[file.direction.index()];
+            }
+        }
+    }
+}
 
 /// The name under which records of an application stand.
 fn record_name(app: App) -> &'static str {
@@ -416,6 +447,9 @@ impl PipelineState {
             if inline && action.is_none() && rule.is_told() {
                 continue;
             }
+            if let Some(extra) = &mut extra {
+                extra.store(rule.store, &one);
+            }
             let effect = Effect::of(action.unwrap_or(rule.action), inline);
             let silent = !rule.is_told();
             if !silent && let Some(extra) = &mut extra {
@@ -616,7 +650,10 @@ impl PipelineState {
                 at += 1;
                 continue;
             }
-            if self.logs.kinds.files && !self.logs.eve.is_empty() {
+            for d in [0, 1] {
+                done.stores[d] |= extra.stores[d].is_some_and(|from| done.id >= from);
+            }
+            if self.logs.store.is_some() || self.logs.kinds.files && !self.logs.eve.is_empty() {
                 let flow = (marks.as_ref(), first, extra.parent);
                 self.log_files(info, done, flow);
             }
@@ -784,10 +821,17 @@ impl PipelineState {
         (marks, first, parent): (Option<&Marks<'_>>, Option<Ether>, u64),
     ) {
         let over = self.origin == Origin::FlowEnd;
-        while let Some(file) = done.files.get(done.logged_files) {
+        while let Some(file) = done.files.get_mut(done.logged_files) {
             if !over && !done.inspected[file.direction.index()] {
                 return;
             }
+            let number = done.logged_files;
+            let all = self.logs.store.as_ref().map(|store| store.all);
+            file.stored |= all.unwrap_or(false) || done.stores[file.direction.index()];
+            file.stored &= all.is_some() && !file.sums.is_empty();
+            let (stored, direction) = (file.stored, file.direction);
+            let sum = file.sums.iter().find(|(name, _)| *name == "sha256");
+            let sum = sum.map(|(_, sum)| sum.clone());
             done.logged_files += 1;
             // A list of names, say.
             if done.app == App::FtpData && file.name.is_empty() {
@@ -799,12 +843,16 @@ impl PipelineState {
             if let Some(Value::Object(email)) = done.beside.get_mut("email") {
                 email.retain(|name, _| MAIL.contains(&name.as_str()));
             }
-            let mut head = flow_head(info, file.direction, self.time, self.counted());
+            let kept = done.take_kept(number).filter(|_| stored).zip(sum);
+            let mut head = flow_head(info, direction, self.time, self.counted());
             head.origin = Some(self.origin);
             head.marks = marks;
-            head.ether = self.ether(file.direction, first);
+            head.ether = self.ether(direction, first);
             head.parent = parent;
             let start = self.bytes.len();
+            let Some(file) = done.files.get(number) else {
+                return;
+            };
             eve::file(
                 &mut self.bytes,
                 &head,
@@ -814,8 +862,27 @@ impl PipelineState {
                 &self.logs.options,
             );
             let end = self.bytes.len();
-            self.line(info.number, Record::File, None, start..end, 0..0);
+            if let Some((bytes, sum)) = kept {
+                let beside = self.logs.store.as_ref().is_some_and(|store| store.records);
+                let record = self.bytes.get(start..end).filter(|_| beside);
+                self.files.push(Stored {
+                    key: self.key(info.number),
+                    sum,
+                    bytes,
+                    record: record.map(|r| (self.time / 1_000_000_000, r.to_vec())),
+                });
+            }
+            match self.logs.kinds.files && !self.logs.eve.is_empty() {
+                true => self.line(info.number, Record::File, None, start..end, 0..0),
+                false => self.bytes.truncate(start),
+            }
         }
+    }
+
+    /// Where a line about a flow stands among others.
+    fn key(&self, flow: u64) -> (u64, u8, u64) {
+        let flow = if self.phase == 1 { 0 } else { flow };
+        (self.number, self.phase, flow)
     }
 
     /// Events of decoding or of a stream.

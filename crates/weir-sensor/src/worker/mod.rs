@@ -32,6 +32,7 @@ use crate::detect::{Detector, FlowState, FlowView, Moment, PacketFlow, Ruleset};
 use crate::event::{Event, Events};
 use crate::flow::{self, Flow, Info, Reason, Tracked, Tracker};
 use crate::matcher;
+use crate::output::Stored;
 use crate::output::eve::{self, Origin, Tunnel};
 use crate::packet::{Direction, Packet, Transport};
 use crate::rules::Expressions;
@@ -78,6 +79,8 @@ struct FlowAnalysis {
     deep: bool,
     /// What was decided of all its packets.
     standing: Standing,
+    /// From which transaction on files of each direction are written out.
+    stores: [Option<u64>; 2],
 }
 
 /// What the flow tracker state everything to; it keeps what belongs to no single flow.
@@ -117,6 +120,8 @@ struct PipelineState {
     smb_depth: u64,
     bytes: Vec<u8>,
     lines: Vec<Line>,
+    /// Files that are to be written out.
+    files: Vec<Stored>,
 }
 
 /// A flow that another one announced. Both are between the same two hosts, so that they are of the same slice; an announcement that names another host is not believed.
@@ -288,6 +293,7 @@ impl Pipeline {
                 smb_depth: config.stream.smb_depth,
                 bytes: Vec::new(),
                 lines: Vec::new(),
+                files: Vec::new(),
             },
             slices,
             ledger: Ledger::default(),
@@ -414,6 +420,7 @@ impl Pipeline {
             ..line
         });
         found.lines.extend(lines);
+        found.files.append(&mut self.state.files);
         found.uses.extend(uses.map(|uses| (number, uses)));
         if let Some(totals) = totals {
             found.add_totals(totals);
@@ -457,11 +464,13 @@ impl Pipeline {
 
     fn begin(&mut self, report: &mut Report) {
         std::mem::swap(&mut self.state.bytes, &mut report.bytes);
+        std::mem::swap(&mut self.state.files, &mut report.files);
         std::mem::swap(&mut self.state.lines, &mut report.lines);
     }
 
     fn end(&mut self, report: &mut Report) {
         std::mem::swap(&mut self.state.bytes, &mut report.bytes);
+        std::mem::swap(&mut self.state.files, &mut report.files);
         std::mem::swap(&mut self.state.lines, &mut report.lines);
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::counters::Totals;
 use crate::config::Record;
 use crate::detect::Match;
+use crate::output::Stored;
 use crate::run::Amounts;
 use crate::source::Answer;
 
@@ -37,6 +38,8 @@ impl Line {
 pub(crate) struct Report {
     pub(crate) bytes: Vec<u8>,
     pub(crate) lines: Vec<Line>,
+    /// Files that are written out.
+    pub(crate) files: Vec<Stored>,
     /// Counters so far, if they were asked for.
     pub(crate) totals: Option<Box<Totals>>,
     /// What slices have of each cap, of those that had something to do.
@@ -51,6 +54,7 @@ impl Report {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.lines.clear();
+        self.files.clear();
         self.uses.clear();
         self.dropped.clear();
         self.answers.clear();

@@ -377,7 +377,10 @@ fn what_decides_nothing_is_noted() {
     assert_eq!(
         notes,
         [
-            (1, "`filestore`: files are not stored"),
+            (
+                1,
+                "`filestore`: files are not stored, the output `file-store` is not enabled",
+            ),
             (1, "the class `unknown` is not defined: priority 3"),
             (2, "`tag`: packets after the alert are not logged"),
         ]

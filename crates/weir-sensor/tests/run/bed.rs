@@ -189,7 +189,11 @@ impl Left {
 
 /// Runs a sensor over captures.
 pub(crate) fn sense(captures: &[PathBuf], how: &How) -> Left {
-    let folder = Folder::new();
+    sense_within(&Folder::new(), captures, how)
+}
+
+/// The same in a folder, which keeps what is written.
+pub(crate) fn sense_within(folder: &Folder, captures: &[PathBuf], how: &How) -> Left {
     let rules = folder.0.join("test.rules");
     fs::write(&rules, &how.rules).expect("written");
     for (name, text) in &how.beside {
@@ -222,7 +226,7 @@ pub(crate) fn sense(captures: &[PathBuf], how: &How) -> Left {
         )
     );
     assert!(uncompiled.is_empty(), "{uncompiled:?}");
-    over(captures, &config, Arc::new(engine), how, &folder)
+    over(captures, &config, Arc::new(engine), how, folder)
 }
 
 /// The same with rules that are ready.

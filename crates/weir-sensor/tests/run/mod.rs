@@ -30,6 +30,7 @@ mod schema;
 mod sets;
 mod sip;
 mod spread;
+mod stored;
 mod switches;
 mod transfers;
 mod web;

@@ -88,7 +88,7 @@ fn about_file(mut f: Object<'_>, file: &File, range: Option<(u64, u64)>, transac
             }
         });
     }
-    f.boolean("stored", false);
+    f.boolean("stored", file.stored);
     f.number("size", file.size);
     if let Some((start, end)) = range {
         f.number("start", start);

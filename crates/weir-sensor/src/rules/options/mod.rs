@@ -15,7 +15,8 @@ use crate::buffer::Buffer;
 use crate::event::Event;
 use crate::rules::keywords::Word;
 use crate::rules::model::{
-    AlertTarget, Condition, Content, PacketCondition, ThresholdKind, Transform,
+    AlertTarget, Condition, Content, FileStore, PacketCondition, Range, StoreScope, ThresholdKind,
+    Transform,
 };
 use crate::rules::parse::{Context, Draft};
 use crate::rules::problem::{Kind, Parsed};
@@ -34,6 +35,44 @@ pub(super) use self::record::fact;
 use self::record::{alternatives, record};
 use self::requires::requires;
 use self::transform::{change, pcre_transform, transform, xor};
+
+/// `filestore`, `filestore:direction`, `filestore:direction,scope`: the rule is about files, and they are written out.
+fn files_out<'a>(draft: &mut Draft<'a>, opt: Opt<'a>, stores: bool) -> Parsed<()> {
+    let mut store = FileStore {
+        sides: None,
+        scope: StoreScope::File,
+    };
+    if let Some(value) = opt.value {
+        let parts = commas(value);
+        let [side, scope @ ..] = &parts[..] else {
+            return Err(value.fail(Kind::Syntax, "a direction is expected"));
+        };
+        store.sides = Some(match side.bytes {
+            b"request" | b"to_server" => [true, false],
+            b"response" | b"to_client" => [false, true],
+            b"both" => [true, true],
+            _ => {
+                let reason = "a direction is request, to_server, response, to_client or both";
+                return Err(side.fail(Kind::Value, reason));
+            }
+        });
+        store.scope = match scope {
+            [] => StoreScope::File,
+            [scope] if scope.is("file") => StoreScope::File,
+            [scope] if scope.is("tx") => StoreScope::Transaction,
+            [scope] if scope.is("ssn") || scope.is("flow") => StoreScope::Flow,
+            [scope, ..] => return Err(scope.fail(Kind::Value, "a scope is file, tx, ssn or flow")),
+        };
+    }
+    draft.rule.store = Some(store);
+    if !stores {
+        let note = "`filestore`: files are not stored, the output `file-store` is not enabled";
+        draft.notes.push(note.to_owned());
+    }
+    let any = Range::new(0, u64::MAX, false);
+    draft.rule.packet.push(PacketCondition::FileSize(any));
+    Ok(())
+}
 
 /// Handles a keyword that is neither a buffer nor about the content before it.
 pub(super) fn option<'a>(
@@ -323,6 +362,7 @@ pub(super) fn option<'a>(
             let mtu = span(u32::MAX.into())?;
             draft.packet(PacketCondition::Mtu(mtu), opt.whole)?;
         }
+        Word::FileStore => files_out(draft, opt, context.settings.stores)?,
         Word::FileSize => {
             let size = span(u64::MAX)?;
             draft.rule.packet.push(PacketCondition::FileSize(size));
