@@ -138,6 +138,7 @@ buffers! {
     HttpStatusMessage: "http.stat_msg" [] ("http_stat_msg") HTTP, Response, false, "Reason phrase.";
     HttpRequestHeader: "http.request_header" [] () HTTP, Request, true, "One header of a request: `name: value`.";
     HttpResponseHeader: "http.response_header" [] () HTTP, Response, true, "One header of a response: `name: value`.";
+    Http2HeaderName: "http2.header_name" [] () Some(App::Http2), Both, true, "Name of a header field of HTTP/2, those of the message's line among them.";
     DnsQuery: "dns.query" ["dns_query"] () DNS, Request, true, "Name of a question of a query.";
     DnsQueryName: "dns.queries.rrname" ["dns.query.name"] () DNS, Both, true, "Name of a question, of a query or an answer.";
     DnsResponseName: "dns.response.rrname" [] () DNS, Response, true, "Any name of a response: of questions and of all records.";

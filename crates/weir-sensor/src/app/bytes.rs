@@ -7,3 +7,8 @@ pub(super) fn be16(b: &[u8], at: usize) -> Option<u16> {
 pub(super) fn be32(b: &[u8], at: usize) -> Option<u32> {
     Some(u32::from(be16(b, at)?) << 16 | u32::from(be16(b, at + 2)?))
 }
+
+/// As many bytes as there are, up to `most`, and the rest.
+pub(super) fn split_most(bytes: &[u8], most: usize) -> (&[u8], &[u8]) {
+    bytes.split_at_checked(most).unwrap_or((bytes, &[]))
+}

@@ -5,7 +5,7 @@ use super::names::App;
 use super::probe::{Ports, Recognized};
 use super::protocol::{Parser, Sides, Start};
 use super::recognize::Recognizer;
-use super::transaction::{Expected, Transactions};
+use super::transaction::{Expected, Transactions, Upgrade};
 use super::wanted::Asked;
 use crate::event::Event;
 use crate::packet::Direction;
@@ -23,6 +23,8 @@ pub struct Conversation {
     sides: [App; 2],
     /// Protocol before a change.
     before: Option<App>,
+    /// Protocol that carries the one it proved to be.
+    within: Option<App>,
     recognizer: Option<Box<Recognizer>>,
     parser: Option<Box<dyn Parser>>,
     ports: Ports,
@@ -52,7 +54,7 @@ impl Conversation {
     /// Of a stream whose protocol another flow announced.
     pub fn expected(expected: &Expected, ports: Ports, wanted: &Asked) -> Conversation {
         let mut c = Conversation::new(ports, false);
-        c.take(expected.app, Some(expected), wanted);
+        c.take(expected.app, Some(expected), None, wanted);
         c.sides = [c.app; 2];
         c
     }
@@ -62,6 +64,7 @@ impl Conversation {
             app: App::Unknown,
             sides: [App::Unknown; 2],
             before: None,
+            within: None,
             recognizer: None,
             parser: None,
             ports,
@@ -141,7 +144,7 @@ impl Conversation {
                 Recognizer::datagram(direction, bytes, self.ports, wanted.switches.off(false));
             if let Recognized::App(app) = found {
                 *direction.of_mut(&mut self.sides) = app;
-                self.take(app, None, wanted);
+                self.take(app, None, None, wanted);
                 self.feed(direction, bytes, time, wanted);
             } else {
                 self.tries += 1;
@@ -168,7 +171,7 @@ impl Conversation {
                     self.transactions
                         .event(Event::WrongDirectionApplication.name());
                 }
-                self.take(app, None, wanted);
+                self.take(app, None, None, wanted);
                 let odd = |d: Direction| match sides_of(app) {
                     Sides::Like(like) => !like(d, recognizer.first(d)),
                     Sides::Both | Sides::Either => false,
@@ -252,7 +255,13 @@ impl Conversation {
         }
     }
 
-    fn take(&mut self, app: App, expected: Option<&Expected>, asked: &Asked) {
+    fn take(
+        &mut self,
+        app: App,
+        expected: Option<&Expected>,
+        upgraded: Option<&Upgrade>,
+        asked: &Asked,
+    ) {
         let tcp = !self.datagrams;
         if asked.switches.off(tcp).has(app) {
             (self.app, self.parser) = (App::Failed, None);
@@ -263,6 +272,7 @@ impl Conversation {
             stream: !self.datagrams,
             asked,
             expected,
+            upgraded,
         };
         let make = super::protocol(app).and_then(|row| row.parser);
         let make = make.filter(|_| asked.switches.parses(app, tcp));
@@ -275,6 +285,9 @@ impl Conversation {
         r.without(wanted.switches.off(true));
         let announced = self.announced.take();
         match r.stream(direction, bytes, 0) {
+            Recognized::App(app) if Some(app) == self.within => {
+                *direction.of_mut(&mut self.sides) = self.app;
+            }
             Recognized::App(app) if app != self.app && !self.datagrams => {
                 *direction.of_mut(&mut self.sides) = app;
                 let event = match announced {
@@ -315,6 +328,13 @@ impl Conversation {
             return;
         };
         parser.data(direction, bytes, time, &mut self.transactions);
+        if let Some(app) = self.transactions.becomes.take().filter(|a| *a != self.app) {
+            for side in self.sides.iter_mut().filter(|s| **s == self.app) {
+                *side = app;
+            }
+            self.within = Some(std::mem::replace(&mut self.app, app));
+            self.before = self.within;
+        }
         if self.transactions.failed || self.transactions.encrypted {
             self.parser = None;
             return;
@@ -338,7 +358,7 @@ impl Conversation {
         self.app = App::Unknown;
         self.announced = change.to;
         if let Some(app) = change.to {
-            self.take(app, None, wanted);
+            self.take(app, None, change.upgraded.as_deref(), wanted);
         }
         for d in [Direction::ToServer, Direction::ToClient] {
             if !d.of(&change.rest).is_empty() {

@@ -16,6 +16,7 @@ pub(crate) mod dns;
 mod enip;
 mod ftp;
 mod http;
+mod http2;
 mod ike;
 mod kept;
 mod krb5;
@@ -63,14 +64,15 @@ pub use recognize::Recognizer;
 pub use switches::{Switch, Switches};
 pub(crate) use text::hex;
 pub use transaction::{
-    Change, Expected, File, MOST_LIVE, Stage, TOO_MANY, Transaction, Transactions,
+    Change, Expected, File, MOST_LIVE, Stage, TOO_MANY, Transaction, Transactions, Upgrade,
 };
 pub use wanted::{Asked, Said, Wanted};
 
 /// All protocols. Datagrams are of the first one whose probe knows them, and so are streams among equally sure probes.
 pub static PROTOCOLS: &[Protocol] = &[
     http::HTTP1,
-    http::HTTP2,
+    http2::HTTP2,
+    http2::DOH2,
     dns::DNS,
     dns::MDNS,
     quic::QUIC,
@@ -153,6 +155,7 @@ pub fn parser(app: App, stream: bool, asked: &Asked) -> Option<Box<dyn Parser>> 
         stream,
         asked,
         expected: None,
+        upgraded: None,
     };
     Some((protocol(app)?.parser?)(&start))
 }

@@ -62,4 +62,5 @@ apps! {
     Pgsql: "pgsql";
     Enip: "enip";
     Dnp3: "dnp3";
+    Doh2: "doh2";
 }

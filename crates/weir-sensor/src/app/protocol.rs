@@ -2,7 +2,7 @@
 
 use super::names::App;
 use super::probe::{First, StreamProbe};
-use super::transaction::{Expected, Kind, Stage, Transaction, Transactions};
+use super::transaction::{Expected, Kind, Stage, Transaction, Transactions, Upgrade};
 use super::wanted::Asked;
 use crate::packet::Direction;
 
@@ -75,6 +75,8 @@ impl Protocol {
         files: false,
         log: Log {
             name: None,
+            chosen: None,
+            in_order: true,
             numbered: true,
             direction: |_, _| Direction::ToServer,
         },
@@ -83,6 +85,11 @@ impl Protocol {
     /// The name under which its records stand.
     pub fn record(&self) -> &'static str {
         self.log.name.unwrap_or(self.app.name())
+    }
+
+    /// The word that chooses its records in a list of types.
+    pub fn chosen(&self) -> &'static str {
+        self.log.chosen.unwrap_or(self.record())
     }
 
     /// When a rule with a hook is decided.
@@ -166,6 +173,10 @@ pub enum Sides {
 pub struct Log {
     /// The name of their records, where it is not the protocol's.
     pub name: Option<&'static str>,
+    /// The word that chooses them in a list of types, where it is not that name.
+    pub chosen: Option<&'static str>,
+    /// A transaction is logged behind those that began before it: messages follow each other. Else when it is done.
+    pub in_order: bool,
     /// Records have `tx_id`.
     pub numbered: bool,
     /// Which way a record goes, given that of the packet that it comes with.
@@ -219,6 +230,8 @@ pub enum Written {
     Number(&'static [(&'static str, u64)]),
     /// A number or a range, of which `a<>b` has its ends.
     Inclusive,
+    /// One of these words, and behind it what its number is: `>n`, `<n`, `=n`, a range, or nothing. The parser notes the word's number above the lower 32 bits.
+    Keyed(&'static [(&'static str, u64)]),
     /// Numbers and ranges with commas between them: one of them.
     List,
     /// Exact, a range, or one of these names; behind a comma which of several numbers it is about: its place, from the end if it is negative, `any` or `all`.
@@ -257,6 +270,8 @@ pub struct Start<'a> {
     pub asked: &'a Asked,
     /// The announcement of another flow that its flow was known by.
     pub expected: Option<&'a Expected>,
+    /// The request of HTTP/1 that its flow began as.
+    pub upgraded: Option<&'a Upgrade>,
 }
 
 /// A parser of one flow. Nothing it is given may panic it; what it cannot understand it counts as an event of the transaction.

@@ -114,6 +114,8 @@ pub struct Transaction {
     /// Numbers that keywords without a buffer test, under the keyword's name; several of one name are alternatives. `tls.version`, `ssl_version`: version of the wire;
     /// `ssl_state`: bits (client_hello 1, server_hello 2, client_keyx 4, server_keyx 8); `dns.opcode`, `dns.rcode`, `dns.rrtype`; `ftpbounce.address`: of PORT.
     pub facts: Vec<(&'static str, u64)>,
+    /// The same of protocols whose rules ask for what one end has sent.
+    sided: Vec<(&'static str, Direction, u64)>,
     /// Fields for the event log, under the protocol's name.
     pub record: serde_json::Map<String, serde_json::Value>,
     /// Objects of the event log beside that record: `email`.
@@ -174,6 +176,8 @@ struct Body {
 
 /// Bytes of a body that are kept at least, so that rules are asked of all of it at once; of a longer one rules are asked in windows.
 pub(crate) const WINDOW: usize = 2 << 20;
+/// Numbers of one transaction that are told by who sent them.
+const MOST_SIDED: usize = 128;
 /// Bytes that two windows share: what rules look for may lie across.
 const SHARED: usize = 128 << 10;
 
@@ -435,6 +439,39 @@ impl Transaction {
         }
     }
 
+    /// Notes a number that one end has sent, once.
+    pub(crate) fn note(&mut self, name: &'static str, direction: Direction, value: u64) {
+        let one = (name, direction, value);
+        if self.sided.len() < MOST_SIDED && !self.sided.contains(&one) {
+            self.sided.push(one);
+        }
+    }
+
+    /// The values of one fact that are told in a direction.
+    pub(crate) fn facts_of<'a>(
+        &'a self,
+        name: &'a str,
+        direction: Option<Direction>,
+    ) -> impl Iterator<Item = u64> + 'a {
+        let told = move |d: Direction| direction.is_none_or(|wanted| wanted == d);
+        let sided = self.sided.iter();
+        let sided = sided.filter(move |(n, d, _)| *n == name && told(*d));
+        self.facts(name).chain(sided.map(|(.., v)| *v))
+    }
+
+    /// What another one says, of a message that is carried in this one.
+    pub(crate) fn absorb(&mut self, other: &Transaction) {
+        for (buffer, direction, bytes) in other.all() {
+            self.push(buffer, direction, bytes);
+        }
+        self.facts.extend(&other.facts);
+    }
+
+    /// Whether rules call it so: by its protocol, or by the one that carries that.
+    pub(crate) fn is_called(&self, app: &str) -> bool {
+        self.app.name() == app || self.kind.app.name() == app
+    }
+
     /// The values of one fact.
     pub fn facts<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u64> + 'a {
         self.facts
@@ -542,6 +579,8 @@ pub struct Transactions {
     pub failed: bool,
     /// Nothing more of this flow can be understood, as the rest is encrypted: nobody needs to look at it.
     pub encrypted: bool,
+    /// What the flow carries proved to be a protocol within its own, whose rules and records hold from here on.
+    pub becomes: Option<App>,
     /// The stream speaks something else from here on.
     pub change: Option<Change>,
     /// Flows that this one announced, to be taken by the flow table.
@@ -559,6 +598,38 @@ pub struct Change {
     pub to: Option<App>,
     /// Bytes of each direction that the old parser was given and that belong to the new.
     pub rest: [Vec<u8>; 2],
+    /// The request that HTTP/2 answers, of one that began as HTTP/1.
+    pub upgraded: Option<Box<Upgrade>>,
+}
+
+/// A request of HTTP/1 that asks to go on in HTTP/2.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Upgrade {
+    /// Its method.
+    pub method: Vec<u8>,
+    /// Its target, as sent.
+    pub target: Vec<u8>,
+    /// Its host, as sent.
+    pub host: Option<Vec<u8>>,
+    /// The settings of its client, in Base64 for addresses.
+    pub settings: Vec<u8>,
+}
+
+impl Upgrade {
+    /// The settings as a frame has them; `None`: they are none.
+    pub(crate) fn settings(&self) -> Option<Vec<u8>> {
+        let plain: Vec<u8> = (self.settings.iter())
+            .map(|b| match b {
+                b'-' => b'+',
+                b'_' => b'/',
+                other => *other,
+            })
+            .collect();
+        let mut settings = Vec::new();
+        crate::base64::decode_until_invalid(&plain, &mut settings);
+        let whole = settings.len() == plain.len() * 3 / 4;
+        (whole && settings.len().is_multiple_of(6)).then_some(settings)
+    }
 }
 
 /// A flow that another one announced. A later one of the same address and port replaces it.

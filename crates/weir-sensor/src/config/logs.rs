@@ -798,8 +798,8 @@ pub const DNS_VERSION: &str = "eve-dns-version";
 /// The name of the records of a protocol that a list of types names, by that or by its own.
 fn record_type(word: &str) -> Option<&'static str> {
     let mut rows = PROTOCOLS.iter().filter(|row| row.kind.is_some());
-    let row = rows.find(|row| row.record() == word || row.app.name() == word);
-    row.map(Protocol::record)
+    let row = rows.find(|row| row.chosen() == word || row.app.name() == word);
+    row.map(Protocol::chosen)
 }
 
 /// What records of SMB are about.

@@ -232,7 +232,7 @@ impl Check {
             }
             Check::AppEvent(app, name) => {
                 let transaction = scene.transaction?;
-                let right = app == transaction.app.name();
+                let right = transaction.is_called(app);
                 return Some(right && transaction.events.iter().any(|e| e == name));
             }
             // The server's certificate is said in one direction only.
@@ -251,7 +251,7 @@ impl Check {
                     return None;
                 }
                 let mut there = false;
-                for value in transaction.facts(name) {
+                for value in transaction.facts_of(name, scene.direction) {
                     there = true;
                     if ranges.iter().any(|r| in_range(r, value)) {
                         return Some(!negated);

@@ -174,10 +174,22 @@ pub(super) fn gate(rule: &Rule, checks: &[Check]) -> Gate {
         any_source_port: header.source_ports.any,
         any_destination: header.destination.any,
         any_destination_port: header.destination_ports.any,
-        apps: rule.apps.as_slice().into(),
+        apps: with_carried(&rule.apps),
         services: rule.services.as_deref().map(Into::into),
         broken: header.protocol == HeaderProtocol::PacketHeader,
     }
+}
+
+/// The applications of a rule, and DNS in HTTP/2 where it is about either.
+fn with_carried(apps: &[(App, bool)]) -> Box<[(App, bool)]> {
+    let mut all = apps.to_vec();
+    for negated in [false, true] {
+        let has = |app| apps.contains(&(app, negated));
+        if (has(App::Http2) || has(App::Dns)) && !has(App::Doh2) {
+            all.push((App::Doh2, negated));
+        }
+    }
+    all.into()
 }
 
 /// Whether a flow's application is one that a rule is about.

@@ -120,6 +120,12 @@ pub(crate) fn carriers(buffer: Buffer) -> Vec<App> {
     }
 }
 
+/// Whether transactions of a protocol have buffers of these: DNS in HTTP/2 has those of both.
+fn carries(app: App, carriers: &[App]) -> bool {
+    let both = [App::Http2, App::Dns];
+    carriers.contains(&app) || app == App::Doh2 && both.iter().any(|a| carriers.contains(a))
+}
+
 /// Whether files are taken out of an application's transactions.
 fn has_files(app: App) -> bool {
     app::protocol(app).is_some_and(|row| row.files)
@@ -168,7 +174,7 @@ fn applications(draft: &mut Draft<'_>) -> Parsed<()> {
                 apps.is_empty() || apps.iter().any(|a| has_files(*a))
             }
             (true, _) => true,
-            (false, _) => apps.is_empty() || apps.iter().any(|a| carriers.contains(a)),
+            (false, _) => apps.is_empty() || apps.iter().any(|a| carries(*a, &carriers)),
         };
         if !fits {
             let what = part.buffer.name();
@@ -184,7 +190,7 @@ fn applications(draft: &mut Draft<'_>) -> Parsed<()> {
                 apps = carriers;
                 from = format!("{}, which {} is of", apps[0].name(), part.buffer.name());
             }
-            false => apps.retain(|a| carriers.contains(a)),
+            false => apps.retain(|a| carries(*a, &carriers)),
         }
     }
     if draft.dialect == Dialect::Suricata

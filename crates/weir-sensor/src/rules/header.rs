@@ -37,7 +37,6 @@ pub(super) struct Head {
 const FOREIGN: &[&str] = &[
     "arp",
     "bittorrent-dht",
-    "doh2",
     "enip",
     "ether",
     "modbus",

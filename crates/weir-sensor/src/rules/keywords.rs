@@ -349,6 +349,10 @@ fn value(written: Written) -> String {
             names(known)
         ),
         Written::Inclusive => "number; `a<>b` has its ends".to_owned(),
+        Written::Keyed(known) => format!(
+            "one of {}, and behind it `=`, `>`, `<` or a range",
+            names(known)
+        ),
         Written::Pair => "two numbers with a comma between them".to_owned(),
         Written::List => "numbers and ranges with commas between them".to_owned(),
         Written::Word(known) => names(known),

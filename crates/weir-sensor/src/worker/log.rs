@@ -630,7 +630,14 @@ impl PipelineState {
         }
         let live = &mut talk.transactions.live;
         let mut at = 0;
-        while let Some(done) = live.get_mut(at).filter(|t| t.done || t.ready) {
+        while let Some(done) = live.get_mut(at) {
+            if !(done.done || done.ready) {
+                if app::protocol(done.app).is_none_or(|row| row.log.in_order) {
+                    break;
+                }
+                at += 1;
+                continue;
+            }
             if !std::mem::replace(&mut done.logged, true) {
                 *self
                     .counts
@@ -702,7 +709,18 @@ impl PipelineState {
     ) {
         let kinds = &self.logs.kinds;
         let row = app::protocol(done.app);
+        // What HTTP/2 carries of DNS is told with it.
+        let carried = done.app == App::Doh2 && done.beside.contains_key("dns");
         let name = record_name(done.app);
+        let kind = if carried { "dns" } else { name };
+        let listed = match row {
+            // Streams of the connection that carry none are HTTP/2.
+            Some(row) if done.app == App::Doh2 && !carried && kinds.has_app("http2") => {
+                app::protocol(App::Http2).unwrap_or(row).chosen()
+            }
+            Some(row) => row.chosen(),
+            None => name,
+        };
         let number = self.counted();
         let ethers = [Direction::ToServer, Direction::ToClient].map(|way| self.ether(way, first));
         let head = |way: Direction| {
@@ -759,7 +777,7 @@ impl PipelineState {
             });
         }
         let mut ends = Vec::new();
-        if kinds.has_app(name) && wanted && !record.is_empty() {
+        if kinds.has_app(listed) && wanted && !record.is_empty() {
             // Version 2 of DNS tells of answers as of questions: from the client.
             let way = match done.app {
                 App::Dns if kinds.dns.older => Direction::ToServer,
@@ -776,8 +794,9 @@ impl PipelineState {
             let mut write = |record: &Map<String, Value>| {
                 let inside = (record, &done.beside);
                 let options = &self.logs.options;
-                eve::transaction(&mut self.bytes, &head, name, number, inside, options);
-                ends.push((Record::App(name), self.bytes.len()));
+                let names = (kind, name);
+                eve::transaction(&mut self.bytes, &head, names, number, inside, options);
+                ends.push((Record::App(listed), self.bytes.len()));
             };
             if done.app == App::Dns && kinds.dns.older {
                 older.iter().for_each(&mut write);

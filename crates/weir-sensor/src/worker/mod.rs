@@ -1069,9 +1069,11 @@ impl flow::Sink<FlowAnalysis> for PipelineState {
             for side in [Direction::ToServer, Direction::ToClient] {
                 self.pieces(&moment, &view, extra, side, true);
             }
-            let sides = [Direction::ToServer, Direction::ToClient];
-            self.transactions(&moment, &view, extra, &sides, true);
-            self.alerts(None, Some((info, extra)));
+            // Each direction ends as with a packet of its own: so many alerts as that may have.
+            for side in [Direction::ToServer, Direction::ToClient] {
+                self.transactions(&moment, &view, extra, &[side], true);
+                self.alerts(None, Some((info, extra)));
+            }
             self.detector.turn();
             self.log_transactions(info, extra);
         }

@@ -11,6 +11,7 @@ mod events;
 mod firewall;
 mod fuzzed;
 mod hostile;
+mod http2;
 mod language;
 mod layers;
 mod ldap;

@@ -277,6 +277,28 @@ impl Parser for Dns {
     }
 }
 
+/// Whether bytes are a query as resolvers send them.
+pub(super) fn is_query(b: &[u8]) -> bool {
+    looks_like(b, b.len(), false, false) == Some(true)
+}
+
+/// Fills a transaction of what carries a message of DNS; `false`: the bytes are none.
+pub(super) fn carried(b: &[u8], d: Direction, w: &Wanted, into: &mut Transaction) -> bool {
+    let mut own = Transactions::default();
+    let t = own.begin(&KIND, into.time);
+    t.id = into.id;
+    if parse(b, d, w, t).is_none() {
+        return false;
+    }
+    into.absorb(t);
+    if w.records {
+        // Of the answer, which has the question as well.
+        let record = std::mem::take(&mut t.record);
+        into.beside.insert("dns".into(), Value::Object(record));
+    }
+    true
+}
+
 /// Fills a transaction; `None` if the message breaks off, or a name in it cannot be read.
 fn parse(b: &[u8], d: Direction, w: &Wanted, t: &mut Transaction) -> Option<()> {
     let id = be16(b, 0)?;

@@ -1,5 +1,6 @@
 //! Bodies: how a message says where its ends, and where the bytes go: decoders, buffers, files, the parts of a form.
 
+use crate::app::names::App;
 use crate::app::transaction::{Transaction, Transactions};
 use crate::app::wanted::Asked;
 use crate::buffer::Buffer;
@@ -21,7 +22,7 @@ const MOST_SETTLED: usize = 1 << 20;
 
 /// How the body of a message is delimited.
 #[derive(Clone, Copy)]
-pub(super) struct Framing {
+pub(in crate::app) struct Framing {
     pub(super) state: State,
     /// Nobody promised chunks in words that all ends understand: they are believed when they are seen.
     guess: bool,
@@ -31,7 +32,7 @@ pub(super) struct Framing {
 
 impl Framing {
     /// Without a body.
-    pub(super) const NONE: Framing = Framing {
+    pub(in crate::app) const NONE: Framing = Framing {
         state: State::Fixed(0),
         guess: false,
         otherwise: None,
@@ -141,7 +142,7 @@ pub(super) fn content_length(value: &[u8]) -> Option<u64> {
 
 /// Where a body goes.
 #[derive(Default)]
-pub(super) struct Body {
+pub(in crate::app) struct Body {
     /// Bytes without transfer encoding.
     message: u64,
     /// Bytes of the transfer encoding itself.
@@ -168,13 +169,15 @@ pub(super) struct Body {
     /// Whether it is a file: not that of a request that sends none.
     is_file: bool,
     name: Vec<u8>,
+    /// Its file is followed to its end, however much of it is inspected.
+    pub(in crate::app) followed: bool,
     /// Bytes that are promised, to make room for.
     promised: u64,
 }
 
 impl Body {
     /// Of a message whose head has been read. `name`: of the file that it is, if it is one.
-    pub(super) fn new(framing: Framing, is_file: bool, name: Vec<u8>) -> Body {
+    pub(in crate::app) fn new(framing: Framing, is_file: bool, name: Vec<u8>) -> Body {
         Body {
             guess: framing.guess,
             otherwise: framing.otherwise,
@@ -189,12 +192,18 @@ impl Body {
     }
 
     /// A form, whose parts are files.
-    pub(super) fn form(&mut self, form: Option<Multipart>) {
+    pub(in crate::app) fn form(&mut self, form: Option<Multipart>) {
         self.multipart = form;
     }
 
     /// Sets up what its Content-Encoding says, or its Transfer-Encoding. `raw`: the header lines as sent, in which the encoding may be hidden.
-    pub(super) fn layers(&mut self, head: &Head, raw: &[u8], w: &Asked, t: &mut Transaction) {
+    pub(in crate::app) fn layers(
+        &mut self,
+        head: &Head,
+        raw: &[u8],
+        w: &Asked,
+        t: &mut Transaction,
+    ) {
         let mut found: Vec<Encoding> = Vec::new();
         if let Some(value) = head.known(Known::ContentEncoding) {
             let odd;
@@ -278,7 +287,7 @@ impl Body {
         self.sinking = self.target.is_some() || self.multipart.is_some() || w.records;
     }
 
-    pub(super) fn data(
+    pub(in crate::app) fn data(
         &mut self,
         d: Direction,
         bytes: &[u8],
@@ -315,7 +324,10 @@ impl Body {
             into.clear();
             match layer.decode(from, into, most) {
                 Outcome::Ok => {}
-                Outcome::Failed => t.event("gzip_decompression_failed"),
+                Outcome::Failed => t.event(match t.app {
+                    App::Http1 => "gzip_decompression_failed",
+                    _ => "failed_decompression",
+                }),
                 Outcome::Memory => t.event("lzma_memlimit_reached"),
                 Outcome::Full => {
                     if self.decoded + into.len() >= bomb {
@@ -345,7 +357,7 @@ impl Body {
         if let Some(file) = self.file {
             // A file is followed as far as bodies are, unless a sum over all of it is wanted.
             let size = t.files[file].size;
-            let room = if w.sums.any() {
+            let room = if w.sums.any() || self.followed {
                 usize::MAX
             } else {
                 limit.saturating_sub(usize::try_from(size).unwrap_or(usize::MAX))
@@ -374,7 +386,7 @@ impl Body {
     }
 
     /// Bytes of it were lost: what is left cannot be decoded.
-    pub(super) fn lost(
+    pub(in crate::app) fn lost(
         &mut self,
         d: Direction,
         length: u64,
@@ -423,7 +435,13 @@ impl Body {
         }
     }
 
-    pub(super) fn end(&mut self, d: Direction, whole: bool, t: &mut Transaction, w: &Asked) {
+    pub(in crate::app) fn end(
+        &mut self,
+        d: Direction,
+        whole: bool,
+        t: &mut Transaction,
+        w: &Asked,
+    ) {
         self.settle(d, t, w);
         if let Some(m) = &mut self.multipart {
             m.end(t, limit(d, w));
@@ -446,7 +464,7 @@ impl Body {
         !self.gap && self.message <= most && self.decoded as u64 <= most
     }
 
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::app) fn memory(&self) -> usize {
         self.layers.iter().map(Decoder::memory).sum::<usize>()
             + self.multipart.as_ref().map_or(0, Multipart::memory)
             + self.name.capacity()

@@ -9,8 +9,21 @@ use crate::packet::Direction::ToServer;
 
 use super::head::{Field, Head, Known};
 
-/// Buffers of header lines, of either direction.
+/// Buffers, events and record of header lines of HTTP/1, of either direction.
 pub(super) fn fields(t: &mut Transaction, head: &Head, raw: &[u8], d: Direction, w: &Asked) {
+    buffers(t, head, head.line(), raw, d, w);
+    oddities(t, head, d, w);
+}
+
+/// Buffers of header lines, of either direction. `line`: the first one; `raw`: the others, as sent.
+pub(in crate::app) fn buffers(
+    t: &mut Transaction,
+    head: &Head,
+    line: &[u8],
+    raw: &[u8],
+    d: Direction,
+    w: &Asked,
+) {
     let b = w.buffers;
     let cookie = if d == ToServer {
         Known::Cookie
@@ -47,7 +60,7 @@ pub(super) fn fields(t: &mut Transaction, head: &Head, raw: &[u8], d: Direction,
     }
     if b.has(Buffer::HttpStart) {
         t.build(Buffer::HttpStart, d, |o| {
-            o.extend_from_slice(head.line());
+            o.extend_from_slice(line);
             o.extend_from_slice(b"\r\n");
             for f in &head.fields {
                 put(o, f);
@@ -85,6 +98,10 @@ pub(super) fn fields(t: &mut Transaction, head: &Head, raw: &[u8], d: Direction,
             t.push(buffer, d, head.value(f));
         }
     }
+}
+
+/// What was odd about header lines of HTTP/1, and what records have of them.
+fn oddities(t: &mut Transaction, head: &Head, d: Direction, w: &Asked) {
     let o = head.oddities;
     let request = d == ToServer;
     let mut note = |odd: bool, a: &'static str, b: &'static str| {

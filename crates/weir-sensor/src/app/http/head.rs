@@ -4,7 +4,7 @@ use super::body::content_length;
 
 /// Known header names, so that none is compared twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(in crate::app) enum Known {
     Accept,
     AcceptEncoding,
     AcceptLanguage,
@@ -83,7 +83,7 @@ const MOST_REPEATED: u8 = 64;
 
 /// One header: its name, and the values of all lines with that name, joined by ", ".
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field {
+pub(in crate::app) struct Field {
     pub(super) known: Known,
     name: (u32, u32),
     value: (u32, u32),
@@ -94,11 +94,13 @@ pub(super) struct Field {
 
 /// A head, parsed. Kept between messages for its memory.
 #[derive(Debug, Default)]
-pub(super) struct Head {
+pub(in crate::app) struct Head {
     arena: Vec<u8>,
-    pub(super) fields: Vec<Field>,
+    pub(in crate::app) fields: Vec<Field>,
     /// The first line without its end.
     line: (u32, u32),
+    /// Cookies come in pieces, as in HTTP/2.
+    crumbs: bool,
     /// Every header line for itself, before those of one name were put together: name and value.
     pub(super) lines: Vec<((u32, u32), (u32, u32))>,
     /// Whether those are wanted.
@@ -145,16 +147,16 @@ impl Head {
         &self.arena[self.line.0 as usize..self.line.1 as usize]
     }
 
-    pub(super) fn name(&self, field: &Field) -> &[u8] {
+    pub(in crate::app) fn name(&self, field: &Field) -> &[u8] {
         &self.arena[field.name.0 as usize..field.name.1 as usize]
     }
 
-    pub(super) fn value(&self, field: &Field) -> &[u8] {
+    pub(in crate::app) fn value(&self, field: &Field) -> &[u8] {
         &self.arena[field.value.0 as usize..field.value.1 as usize]
     }
 
     /// The value of a header that is there.
-    pub(super) fn known(&self, known: Known) -> Option<&[u8]> {
+    pub(in crate::app) fn known(&self, known: Known) -> Option<&[u8]> {
         let field = self.fields.iter().find(|f| f.known == known)?;
         Some(self.value(field))
     }
@@ -162,6 +164,37 @@ impl Head {
     /// One of [`Head::lines`].
     pub(super) fn bytes(&self, (start, end): (u32, u32)) -> &[u8] {
         &self.arena[start as usize..end as usize]
+    }
+
+    /// Begins a head whose fields come one by one, as in HTTP/2: at most so many.
+    pub(in crate::app) fn clear(&mut self, most: usize) {
+        self.arena.clear();
+        self.fields.clear();
+        self.lines.clear();
+        self.oddities = Oddities::default();
+        self.line = (0, 0);
+        (self.most, self.crumbs) = (most, true);
+    }
+
+    /// Adds a field.
+    pub(in crate::app) fn put(&mut self, name: &[u8], value: &[u8]) {
+        if self.fields.len() >= self.most {
+            self.oddities.too_many = true;
+            return;
+        }
+        let (known, name, value) = (known(name), self.add(name), self.add(trim(value)));
+        self.fields.push(Field {
+            known,
+            name,
+            value,
+            repeated: 0,
+            bare: false,
+        });
+    }
+
+    /// All fields are there.
+    pub(in crate::app) fn finish(&mut self) {
+        self.merge();
     }
 
     /// Parses a whole head. `response`: a lone CR ends lines, as some clients have it. Returns where the header lines begin.
@@ -312,14 +345,18 @@ impl Head {
         let start = self.arena.len() as u32;
         self.arena
             .extend_from_within(to.value.0 as usize..to.value.1 as usize);
-        self.arena.extend_from_slice(b", ");
+        let glue = match to.known {
+            Known::Cookie if self.crumbs => b"; ",
+            _ => b", ",
+        };
+        self.arena.extend_from_slice(glue);
         self.arena
             .extend_from_within(from.value.0 as usize..from.value.1 as usize);
         to.value = (start, self.arena.len() as u32);
         self.fields[into] = to;
     }
 
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::app) fn memory(&self) -> usize {
         self.arena.capacity()
             + self.fields.capacity() * size_of::<Field>()
             + self.lines.capacity() * 16

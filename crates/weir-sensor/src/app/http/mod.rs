@@ -8,17 +8,17 @@
     reason = "older than the lint: lengths are compared before; a place that is touched gets a checked access"
 )]
 
-mod body;
+pub(super) mod body;
 mod chunk;
 mod decode;
-mod fields;
-mod head;
+pub(super) mod fields;
+pub(super) mod head;
 mod lzma;
 pub(crate) mod multipart;
-mod probe;
-mod request;
-mod response;
-mod uri;
+pub(super) mod probe;
+pub(super) mod request;
+pub(super) mod response;
+pub(super) mod uri;
 mod wanted;
 
 pub use wanted::{HttpWanted, Invalid, PathRules};
@@ -34,7 +34,7 @@ use self::request::RequestLine;
 use super::names::App;
 use super::probe::{Certainty, StreamProbe};
 use super::protocol::{Parser, Protocol, Sides};
-use super::transaction::{Kind, Stage, Transactions};
+use super::transaction::{Kind, Stage, Transactions, Upgrade};
 use super::wanted::Asked;
 use crate::buffer::Buffer;
 
@@ -134,15 +134,6 @@ pub(super) const HTTP1: Protocol = Protocol {
     ..Protocol::NONE
 };
 
-/// HTTP/2 is recognized, and rules inspect its stream.
-pub(super) const HTTP2: Protocol = Protocol {
-    app: App::Http2,
-    aliases: &["http"],
-    stream: Some(StreamProbe::new(Certainty::Sure, probe::http2)),
-    files: true,
-    ..Protocol::NONE
-};
-
 static KIND: Kind = Kind {
     app: App::Http1,
     events: &[
@@ -224,6 +215,8 @@ struct Pending {
     method: Method,
     /// Path of the target, for the name of the file that comes back.
     path: Vec<u8>,
+    /// What goes on in HTTP/2 if the server agrees.
+    upgrade: Option<Box<Upgrade>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -624,7 +617,7 @@ impl Http1 {
             return 0;
         }
         // A response without a head: everything is its body.
-        let (_, path) = self.attach(out);
+        let (_, path, _) = self.attach(out);
         let half = &mut self.halves[1];
         half.messages += 1;
         half.state = State::Close;

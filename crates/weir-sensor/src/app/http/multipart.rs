@@ -11,7 +11,7 @@ use crate::packet::Direction;
 const MOST_HEADERS: usize = 8 * 1024;
 
 /// A body being split at its boundary.
-pub(super) struct Multipart {
+pub(in crate::app) struct Multipart {
     /// Two dashes and the boundary.
     delimiter: Vec<u8>,
     carry: Vec<u8>,
@@ -28,7 +28,7 @@ enum State {
 
 impl Multipart {
     /// If a Content-Type names a boundary.
-    pub(super) fn new(content_type: &[u8]) -> Option<Multipart> {
+    pub(in crate::app) fn new(content_type: &[u8]) -> Option<Multipart> {
         let lower = content_type.to_ascii_lowercase();
         if !lower.starts_with(b"multipart/") {
             return None;

@@ -138,17 +138,23 @@ pub(super) fn http1(first: &First<'_>) -> Look {
 }
 
 /// HTTP/2: the preface of a client, the settings that a server begins with.
-pub(super) fn http2(first: &First<'_>) -> Look {
+pub(in crate::app) fn http2(first: &First<'_>) -> Look {
     if !first.is_server() {
         return match trimmed(first) {
             [] => Look::Maybe,
             bytes => prefixed(bytes, b"PRI * HTTP/2.0\r\n"),
         };
     }
-    match first.bytes {
-        [0, 0, length, 4, 0, 0, 0, 0, 0, ..] if length.is_multiple_of(6) && *length <= 60 => {
-            Look::Yes
-        }
-        _ => Look::No,
+    // A frame with settings, of the connection.
+    let fits = |(at, byte): (usize, &u8)| match at {
+        2 => byte.is_multiple_of(6) && *byte <= 60,
+        3 => *byte == 4,
+        _ => *byte == 0,
+    };
+    let head = first.bytes.iter().take(9);
+    match head.enumerate().all(fits) {
+        false => Look::No,
+        true if first.bytes.len() < 9 => Look::Maybe,
+        true => Look::Yes,
     }
 }

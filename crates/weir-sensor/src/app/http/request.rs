@@ -1,13 +1,13 @@
 //! Heads of requests: the transaction that begins, its buffers and its record.
 
 use crate::app::text::text;
-use crate::app::transaction::{Transaction, Transactions};
+use crate::app::transaction::{Transaction, Transactions, Upgrade};
 use crate::buffer::Buffer;
 use crate::packet::Direction::ToServer;
 
 use super::body::{Body, Framing, framing};
 use super::fields::fields;
-use super::head::{Head, Known};
+use super::head::{Field, Head, Known};
 use super::multipart::Multipart;
 use super::{Http1, KIND, MOST_PENDING, Method, Pending, State, probe, uri};
 
@@ -127,7 +127,13 @@ impl Http1 {
         if self.pending.len() >= MOST_PENDING {
             self.pending.pop_front();
         }
-        self.pending.push_back(Pending { id, method, path });
+        let upgrade = upgrade(head, &line, raw_host);
+        self.pending.push_back(Pending {
+            id,
+            method,
+            path,
+            upgrade,
+        });
         match self.halves[0].state {
             State::Fixed(0) => self.complete(ToServer, out),
             State::Waiting => {
@@ -139,6 +145,20 @@ impl Http1 {
             _ => {}
         }
     }
+}
+
+/// What goes on in HTTP/2 if the server agrees (RFC 7540, 3.2).
+fn upgrade(head: &Head, line: &RequestLine<'_>, host: Option<&[u8]>) -> Option<Box<Upgrade>> {
+    let wanted = head.known(Known::Upgrade)?.to_ascii_lowercase();
+    memchr::memmem::find(&wanted, b"h2c")?;
+    let is = |f: &&Field| head.name(f).eq_ignore_ascii_case(b"http2-settings");
+    let settings = head.fields.iter().find(is);
+    Some(Box::new(Upgrade {
+        method: line.method.to_vec(),
+        target: line.target.to_vec(),
+        host: host.map(<[u8]>::to_vec),
+        settings: settings.map_or(Vec::new(), |f| head.value(f).to_vec()),
+    }))
 }
 
 /// Events of a request's head.
@@ -292,7 +312,7 @@ fn is_protocol(word: &[u8]) -> bool {
 }
 
 /// In lower case, without port and final dots. `bare`: there is no port, nor a user.
-fn host_name(raw: &[u8], bare: bool, out: &mut Vec<u8>) {
+pub(in crate::app) fn host_name(raw: &[u8], bare: bool, out: &mut Vec<u8>) {
     let from = out.len();
     let host = match bare {
         true => raw,

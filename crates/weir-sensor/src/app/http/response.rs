@@ -3,7 +3,7 @@
 use crate::app::names::App;
 use crate::app::protocol::Parser;
 use crate::app::text::text;
-use crate::app::transaction::{Change, Transactions};
+use crate::app::transaction::{Change, Transactions, Upgrade};
 use crate::buffer::Buffer;
 use crate::packet::Direction::{ToClient, ToServer};
 
@@ -14,7 +14,10 @@ use super::{Http1, KIND, Method, State, multipart};
 
 impl Http1 {
     /// Finds or makes the transaction of a response, and returns its request.
-    pub(super) fn attach(&mut self, out: &mut Transactions) -> (Method, Vec<u8>) {
+    pub(super) fn attach(
+        &mut self,
+        out: &mut Transactions,
+    ) -> (Method, Vec<u8>, Option<Box<Upgrade>>) {
         // A request of one line ends where its answer begins.
         let asked = &self.halves[0];
         if self.pending.is_empty() && asked.state == State::Head && !asked.carry.is_empty() {
@@ -33,7 +36,7 @@ impl Http1 {
             if let Some(t) = out.find(p.id).filter(|t| !t.done) {
                 t.answered = true;
                 self.halves[1].id = Some(p.id);
-                return (p.method, p.path);
+                return (p.method, p.path, p.upgrade);
             }
         }
         let t = out.begin(&KIND, time);
@@ -44,7 +47,7 @@ impl Http1 {
             t.record.insert("url".into(), UNSEEN.into());
         }
         self.halves[1].id = Some(t.id);
-        (Method::Other, UNSEEN.into())
+        (Method::Other, UNSEEN.into(), None)
     }
 
     pub(super) fn response(&mut self, head: &Head, raw: &[u8], out: &mut Transactions) {
@@ -70,7 +73,7 @@ impl Http1 {
             }
             return;
         }
-        let (method, path) = self.attach(out);
+        let (method, path, upgraded) = self.attach(out);
         let half = &mut self.halves[1];
         half.messages += 1;
         let Some(t) = half.id.and_then(|id| out.find(id)) else {
@@ -124,7 +127,7 @@ impl Http1 {
             t.event("response_line_invalid_response_status");
         }
         if let Some(range) = head.known(Known::ContentRange)
-            && !matches!(numbers(range), Some([first, last, _]) if first <= last)
+            && !is_range(range)
         {
             t.event("range_invalid");
         }
@@ -143,6 +146,7 @@ impl Http1 {
             let h2 = upgrade.is_some_and(|u| u.to_ascii_lowercase().starts_with(b"h2c"));
             let socket = upgrade.is_some_and(|u| u.eq_ignore_ascii_case(b"websocket"));
             let mut change = Change {
+                upgraded: upgraded.filter(|_| switch && h2),
                 to: match switch {
                     true if h2 => Some(App::Http2),
                     true if socket => Some(App::Websocket),
@@ -188,6 +192,11 @@ impl Http1 {
 /// What records call the target of a request that was not seen.
 const UNSEEN: &str = "/libhtp::request_uri_not_seen";
 
+/// Whether a value says which part of what it is, in that order.
+pub(in crate::app) fn is_range(value: &[u8]) -> bool {
+    matches!(numbers(value), Some([first, last, _]) if first <= last)
+}
+
 /// First, last and whole of `bytes FIRST-LAST/WHOLE`; a star is no number, and any word may stand for the unit.
 fn numbers(value: &[u8]) -> Option<[Option<u64>; 3]> {
     let text = std::str::from_utf8(value).ok()?.trim();
@@ -207,7 +216,7 @@ fn numbers(value: &[u8]) -> Option<[Option<u64>; 3]> {
     Some([number(first)?, number(last)?, size])
 }
 
-fn content_range(value: &[u8]) -> serde_json::Map<String, serde_json::Value> {
+pub(in crate::app) fn content_range(value: &[u8]) -> serde_json::Map<String, serde_json::Value> {
     let mut range = serde_json::Map::new();
     range.insert("raw".into(), text(value));
     let parts = numbers(value).unwrap_or_default();

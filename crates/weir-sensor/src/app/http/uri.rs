@@ -7,7 +7,7 @@ use super::wanted::{HttpWanted, Invalid, PathRules};
 
 /// Parts of a request target, as sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct RequestTarget<'a> {
+pub(in crate::app) struct RequestTarget<'a> {
     /// Host of an absolute target, without credentials and port.
     pub(super) host: Option<&'a [u8]>,
     /// Its port, if it is a number.
@@ -15,14 +15,14 @@ pub(super) struct RequestTarget<'a> {
     /// What stands for its port is none.
     pub(super) odd_port: bool,
     pub(super) path: &'a [u8],
-    pub(super) query: Option<&'a [u8]>,
+    pub(in crate::app) query: Option<&'a [u8]>,
     pub(super) fragment: Option<&'a [u8]>,
     /// What stands before the path: scheme and authority.
     front: &'a [u8],
 }
 
 /// Splits a target. That of CONNECT is an authority and nothing else.
-pub(super) fn split(raw: &[u8], connect: bool) -> RequestTarget<'_> {
+pub(in crate::app) fn split(raw: &[u8], connect: bool) -> RequestTarget<'_> {
     let mut target = RequestTarget::default();
     let mut rest = raw;
     if connect {
@@ -67,7 +67,7 @@ fn scheme(raw: &[u8]) -> Option<usize> {
 }
 
 /// Host and port of `[user[:password]@]host[:port]`.
-pub(super) fn authority(raw: &[u8]) -> (Option<&[u8]>, Option<u16>) {
+pub(in crate::app) fn authority(raw: &[u8]) -> (Option<&[u8]>, Option<u16>) {
     let raw = raw.trim_ascii();
     let raw = match memchr::memrchr(b'@', raw) {
         Some(at) => &raw[at + 1..],
@@ -106,7 +106,7 @@ pub(super) fn has_port(raw: &[u8]) -> bool {
 }
 
 /// Appends the normalized target. Returns where its path stands, and whether it was encoded twice.
-pub(super) fn normalize(
+pub(in crate::app) fn normalize(
     target: &RequestTarget<'_>,
     w: &HttpWanted,
     out: &mut Vec<u8>,

@@ -13,7 +13,7 @@ use crate::packet::Direction;
 pub fn transaction(
     out: &mut Vec<u8>,
     head: &Head<'_>,
-    kind: &str,
+    (kind, name): (&str, &str),
     id: Option<u64>,
     (record, beside): (&Map<String, Value>, &Map<String, Value>),
     options: &EveOptions,
@@ -22,7 +22,7 @@ pub fn transaction(
     if let Some(id) = id {
         o.number("tx_id", id);
     }
-    value(o.key(kind), record);
+    value(o.key(name), record);
     besides(&mut o, beside);
     o.end();
     out.push(b'\n');

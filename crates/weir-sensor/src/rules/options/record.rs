@@ -49,6 +49,7 @@ pub(in crate::rules) fn fact<'a>(draft: &mut Draft<'a>, fact: &Fact, opt: Opt<'a
         Written::Number(names) => number_record(draft, fact.name(), opt, names)?,
         Written::Placed(names) => placed_record(draft, fact.name(), opt, names)?,
         Written::Inclusive => inclusive_record(draft, fact.name(), opt)?,
+        Written::Keyed(names) => keyed_record(draft, fact.name(), opt, names)?,
         Written::Pair => pair_record(draft, fact.name(), opt)?,
         Written::List => list_record(draft, fact.name(), opt)?,
         Written::Word(known) => word_record(draft, fact.name(), opt, known)?,
@@ -112,6 +113,39 @@ fn inclusive_record<'a>(draft: &mut Draft<'a>, keyword: &str, opt: Opt<'a>) -> P
         return Err(value.fail(Kind::Value, "no number is in this range"));
     }
     record(draft, keyword, format!("{low}-{high}"), false);
+    Ok(())
+}
+
+/// A word, and what its number is.
+fn keyed_record<'a>(
+    draft: &mut Draft<'a>,
+    keyword: &str,
+    opt: Opt<'a>,
+    names: &[(&str, u64)],
+) -> Parsed<()> {
+    let value = opt.need()?.unquoted()?;
+    let letter = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+    let end = value.bytes.iter().position(|b| !letter(b));
+    let end = end.unwrap_or(value.len());
+    let word = value.part(0..end);
+    let text = word.lossy();
+    let Some((_, key)) = names.iter().find(|(n, _)| n.eq_ignore_ascii_case(&text)) else {
+        let list: Vec<&str> = names.iter().map(|k| k.0).collect();
+        let reason = format!("`{text}` is none of {}", list.join(", "));
+        return Err(word.fail(Kind::Value, reason));
+    };
+    let rest = value.from(end).trim();
+    let span = match rest.bytes {
+        [] => Range::new(0, u64::from(u32::MAX), false),
+        [b'=', ..] => range(rest.from(1).trim(), u64::from(u32::MAX), draft.dialect)?,
+        _ => range(rest, u64::from(u32::MAX), draft.dialect)?,
+    };
+    if span.negated || span.mask != u64::MAX {
+        return Err(rest.fail(Kind::Value, "`=`, `>`, `<` or a range is expected"));
+    }
+    let top = span.high.min(u64::from(u32::MAX));
+    let written = format!("{}-{}", key << 32 | span.low, key << 32 | top);
+    record(draft, keyword, written, false);
     Ok(())
 }
 
