@@ -409,7 +409,11 @@ impl Agent {
         // Before reading: a file that changes meanwhile is read again.
         let own = (path.to_owned(), Stamp::of(path));
         let version = self.store.version_of(path);
-        let planned = match weir_runtime::plan(path, self.store.edge_of(path)) {
+        let planned = match self.store.edge_of(path) {
+            Some(edge) => weir_runtime::plan_alone(path, edge),
+            None => weir_runtime::plan(path, None),
+        };
+        let planned = match planned {
             Ok(planned) => planned,
             Err(error) => {
                 let text = match &error {

@@ -48,15 +48,15 @@ pub(crate) fn joined(path: &Path, what: &'static str) -> Result<(Joined, FilesRe
     }
 }
 
-/// Files of a folder; remembers what it read.
+/// Files of a folder; remembers what it read. `None`: none may be read.
 pub(crate) struct Watched<'h> {
-    folder: Folder,
+    folder: Option<Folder>,
     held: Held<'h>,
     read: RefCell<Read>,
 }
 
 impl<'h> Watched<'h> {
-    pub(crate) fn new(folder: Folder, held: Held<'h>) -> Watched<'h> {
+    pub(crate) fn new(folder: Option<Folder>, held: Held<'h>) -> Watched<'h> {
         Watched {
             folder,
             held,
@@ -72,14 +72,19 @@ impl<'h> Watched<'h> {
 
 impl Files for Watched<'_> {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let bytes = self.folder.read(path);
+        let Some(folder) = &self.folder else {
+            return Err(io::Error::other(
+                "a document of the store names no files, which edges would not have; write what it holds into the document",
+            ));
+        };
+        let bytes = folder.read(path);
         let seen = bytes.as_ref().ok().cloned();
         self.read.borrow_mut().insert(path.to_owned(), seen);
         bytes
     }
 
     fn modified(&self, path: &Path) -> Option<u64> {
-        self.folder.modified(path)
+        self.folder.as_ref()?.modified(path)
     }
 
     fn kept(&self, instance: &str, map: &str) -> Option<Vec<u8>> {

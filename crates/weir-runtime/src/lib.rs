@@ -32,5 +32,6 @@ pub use files::FilesRead;
 pub use former::Former;
 pub use kind::Kind;
 pub use plan::{
-    Changes, GraphChanges, GraphPart, NetworkChanges, NetworksPart, Planned, edge_of, plan, read,
+    Changes, GraphChanges, GraphPart, NetworkChanges, NetworksPart, Planned, edge_of, plan,
+    plan_alone, read,
 };

@@ -32,6 +32,9 @@ pub struct Record {
     /// The configuration of the edge that names the document; `None`: the document was applied for itself.
     #[serde(default)]
     pub configuration: Option<PathBuf>,
+    /// It may read no files: others than this host's operator wrote it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    alone: bool,
 }
 
 impl Record {
@@ -44,10 +47,13 @@ impl Record {
         Ok(Record::of(path, source))
     }
 
-    /// Of a text that names no other files. `name` is what messages call it.
+    /// Of a text that may neither include nor name files. `name` is what messages call it.
     #[must_use]
     pub fn of_text(name: &str, text: String) -> Record {
-        Record::of(Path::new(name), Joined::new(name, text))
+        Record {
+            alone: true,
+            ..Record::of(Path::new(name), Joined::new(name, text))
+        }
     }
 
     /// Of a file that was read.
@@ -58,6 +64,7 @@ impl Record {
             included: source.included,
             stations: BTreeMap::new(),
             configuration: None,
+            alone: false,
         }
     }
 
@@ -89,16 +96,6 @@ impl Record {
         self.check_beside(&|_, _| None, &mut Read::new())
     }
 
-    /// As [`Record::check`], and the files that the document names.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Mistakes`].
-    pub fn check_with_files(&self) -> Result<(Checked, Diagnostics, Vec<PathBuf>), RuntimeError> {
-        let mut read = Read::new();
-        let (checked, warnings) = self.check_beside(&|_, _| None, &mut read)?;
-        Ok((checked, warnings, read.into_keys().collect()))
-    }
-
     /// With what functions hold that run, by function and map: balancers go on with the numbers of their servers. `read` gets the files
     /// that the document names.
     pub(crate) fn check_beside(
@@ -107,7 +104,8 @@ impl Record {
         read: &mut Read,
     ) -> Result<(Checked, Diagnostics), RuntimeError> {
         let document = self.parse()?;
-        let files = Watched::new(Folder::of(&self.path), held);
+        let folder = (!self.alone).then(|| Folder::of(&self.path));
+        let files = Watched::new(folder, held);
         let checked = weir_network::check(document, &files).map_err(|found| self.refused(found));
         read.extend(files.into_read());
         checked
@@ -277,4 +275,40 @@ pub(crate) fn held(
         ));
         None
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_others_reads_no_file_of_this_host() {
+        let secret = std::env::temp_dir().join(format!("weir-secret-{}", std::process::id()));
+        std::fs::write(&secret, "root:hash\n").expect("writable");
+        let path = secret.display();
+        let head = "[[edge]]\nname = \"e1\"\n[[tenant]]\nname = \"red\"\n[[network]]\nname = \"n\"\ntenant = \"red\"\n";
+        let function = format!(
+            "[[network.function]]\nname = \"w\"\nkind = \"middlebox\"\npolicy = \"{path}\"\n"
+        );
+        for text in [
+            format!("{head}{function}"),
+            format!("include = \"{path}\"\n{head}"),
+        ] {
+            let record = Record::of_text("the store", text.clone());
+            let kept = Record::read(&record.write().expect("JSON")).expect("the same");
+            for one in [record, kept] {
+                let refused = one.check().expect_err(&text);
+                let RuntimeError::Mistakes { found, .. } = refused else {
+                    panic!("{refused}");
+                };
+                let said = found.render(false);
+                assert!(!said.contains("root:hash"), "{said}");
+                assert!(
+                    !text.contains("policy") || said.contains("names no files"),
+                    "{said}"
+                );
+            }
+        }
+        std::fs::remove_file(&secret).expect("removed");
+    }
 }

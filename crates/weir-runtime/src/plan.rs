@@ -100,6 +100,33 @@ pub fn plan(path: &Path, edge: Option<&str>) -> Result<Planned, RuntimeError> {
     }
 }
 
+/// Plans a document of networks that others wrote: it can neither include nor name files of this host, so nothing of them is told to whoever reads
+/// its errors.
+///
+/// # Errors
+/// As of [`plan`].
+pub fn plan_alone(path: &Path, edge: &str) -> Result<Planned, RuntimeError> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        RuntimeError::Usage(format!(
+            "cannot read the document `{}`: {error}",
+            path.display()
+        ))
+    })?;
+    let mut planned = Planned {
+        edge: edge.to_owned(),
+        graph: None,
+        networks: None,
+        warnings: Vec::new(),
+        notes: Vec::new(),
+        files: vec![(path.to_owned(), Some(text.clone().into_bytes()))],
+        configuration: None,
+    };
+    let name = path.display().to_string();
+    let record = networks::Record::of_text(&name, text);
+    planned.networks = Some(planned.networks_of(path, record, Some(edge))?);
+    Ok(planned)
+}
+
 /// Reads a configuration, without planning it.
 ///
 /// # Errors
@@ -168,7 +195,10 @@ fn of_configuration(path: &Path, edge: Option<&str>) -> Result<Planned, RuntimeE
                 let document = path.parent().unwrap_or(Path::new("")).join(&name.value);
                 planned.networks_of_file(&document, Some(&config.edge))?
             }
-            Networks::Here => planned.networks_of(path, source, Some(&config.edge))?,
+            Networks::Here => {
+                let record = networks::Record::of(path, source);
+                planned.networks_of(path, record, Some(&config.edge))?
+            }
         };
         planned.share_devices(&part.plan)?;
         planned.networks = Some(part);
@@ -206,7 +236,7 @@ impl Planned {
                 notes.borrow_mut().push(note);
             })
         };
-        let files = Watched::new(Folder::of(path), &held);
+        let files = Watched::new(Some(Folder::of(path)), &held);
         let planned = weir_graph::plan(config, &files, &numbers);
         let (plan, warnings) = planned.map_err(|found| mistakes(path, found))?;
         let read = files.into_read();
@@ -224,16 +254,15 @@ impl Planned {
     ) -> Result<NetworksPart, RuntimeError> {
         let (source, files) = files::joined(path, "document")?;
         self.files.extend(files);
-        self.networks_of(path, source, edge)
+        self.networks_of(path, networks::Record::of(path, source), edge)
     }
 
     fn networks_of(
         &mut self,
         path: &Path,
-        source: Joined,
+        mut record: networks::Record,
         edge: Option<&str>,
     ) -> Result<NetworksPart, RuntimeError> {
-        let mut record = networks::Record::of(path, source);
         record.configuration.clone_from(&self.configuration);
         let document = record.parse()?;
         if let (Some(configuration), Some(edge)) = (&self.configuration, edge)

@@ -680,9 +680,11 @@ impl Catalogue {
             if networks == 0 && alive.is_none() && result.is_none() {
                 continue;
             }
-            let is_current = result
-                .as_ref()
-                .is_some_and(|one| one.digest == digest(&self.entries, &edge));
+            // An agent registers, reads, and then writes what it found: a result from before its registration says nothing of now.
+            let is_fresh =
+                self.revision(&layout::result(&edge)) > self.revision(&layout::alive(&edge));
+            let is_current = is_fresh
+                && (result.as_ref()).is_some_and(|one| one.digest == digest(&self.entries, &edge));
             let converged = is_current
                 && result
                     .as_ref()

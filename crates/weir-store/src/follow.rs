@@ -335,6 +335,8 @@ impl Following {
             let now = Instant::now();
             if now >= *beat {
                 self.beat().await?;
+                // After a new registration the result is written again.
+                self.say().await?;
                 *beat = Instant::now() + HEARTBEAT;
             }
             if settle.is_some_and(|at| at <= now) {

@@ -242,14 +242,12 @@ fn planned(
     }
     if !parts.edges.is_empty() {
         // By itself first: its lines are those of the file.
-        let (_, warnings, files) = record.check_with_files()?;
+        let (_, warnings) = record.check()?;
         output::tell(&warnings.render(output::stderr_has_color()));
-        no_files(&files)?;
     }
     // Which links leave an edge is known of the checked document only, and what a link has as identifier does not change that.
     let merged = merged(catalogue, &parts)?;
-    let (checked, _, files) = merged.check_with_files()?;
-    no_files(&files)?;
+    let (checked, _) = merged.check()?;
     let mut links = Vec::new();
     for network in &parts.networks {
         let leaves = checked.links_that_leave(&network.name);
@@ -286,16 +284,6 @@ fn merged(catalogue: &Catalogue, parts: &Parts) -> Result<Record, Failure> {
     let plan = catalogue.push(parts, "", true)?.map_err(Failure::usage)?;
     let text = catalogue.after(&plan).document()?;
     Ok(Record::of_text("the store with this document", text))
-}
-
-fn no_files(files: &[std::path::PathBuf]) -> Result<(), Failure> {
-    match files {
-        [] => Ok(()),
-        [first, ..] => Err(Failure::Usage(format!(
-            "the document names the file {}, which edges would not have: the store takes documents whose functions are written in them. `weir apply` on each host takes both",
-            first.display()
-        ))),
-    }
 }
 
 /// What a command on a workload writes, checked as the document of its edge.
