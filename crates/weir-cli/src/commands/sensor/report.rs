@@ -304,10 +304,6 @@ fn losses(summary: &Summary) -> Vec<(&'static str, u64)> {
         ("stream bytes over the cap", count("tcp.bytes.over_cap")),
         ("gaps in streams", count("tcp.reassembly_gap")),
         (
-            "flows of HTTP/2, whose messages are not read",
-            count("app_layer.flow.http2"),
-        ),
-        (
             "alerts beyond packet-alert-max",
             count("detect.alert_queue_overflow"),
         ),
