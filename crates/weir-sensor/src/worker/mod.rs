@@ -979,6 +979,23 @@ impl PipelineState {
     }
 }
 
+impl PipelineState {
+    /// Notes what an end says, as alerts show it.
+    fn said(&self, extra: &mut FlowAnalysis, direction: Direction, bytes: &[u8]) {
+        let limit = self.logs.options.payload_limit;
+        // What it said before the other end did is over.
+        let turned = extra.speaker.replace(direction) != Some(direction);
+        let (said, length) = &mut extra.said[direction.index()];
+        if turned {
+            said.clear();
+            *length = 0;
+        }
+        let room = limit.saturating_sub(said.len()).min(bytes.len());
+        said.extend_from_slice(&bytes[..room]);
+        *length += bytes.len();
+    }
+}
+
 impl flow::Sink<FlowAnalysis> for PipelineState {
     fn data(&mut self, info: &Info, extra: &mut FlowAnalysis, direction: Direction, bytes: &[u8]) {
         let other = direction.reversed().index();
@@ -987,17 +1004,7 @@ impl flow::Sink<FlowAnalysis> for PipelineState {
             extra.windows[direction.index()].push(bytes);
         }
         if self.logs.options.shows_payload() {
-            let limit = self.logs.options.payload_limit;
-            // What it said before the other end did is over.
-            if extra.speaker.replace(direction) != Some(direction) {
-                let (said, length) = &mut extra.said[direction.index()];
-                said.clear();
-                *length = 0;
-            }
-            let (said, length) = &mut extra.said[direction.index()];
-            let room = limit.saturating_sub(said.len()).min(bytes.len());
-            said.extend_from_slice(&bytes[..room]);
-            *length += bytes.len();
+            self.said(extra, direction, bytes);
         }
         self.talk(info, extra, direction, bytes);
     }
@@ -1006,6 +1013,10 @@ impl flow::Sink<FlowAnalysis> for PipelineState {
         extra.windows[direction.index()].gap(length);
         self.counts.gaps += 1;
         extra.gaps[direction.index()] = true;
+        if self.logs.options.shows_payload() {
+            let text = format!("[{length} bytes missing]");
+            self.said(extra, direction, text.as_bytes());
+        }
         if let Some(talk) = &mut extra.talk {
             let known = talk.is_parsed() && talk.app() != App::Unknown;
             talk.gap(direction, length);

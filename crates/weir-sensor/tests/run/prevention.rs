@@ -275,7 +275,13 @@ fn alerts_name_the_client_behind_a_proxy() {
         let text = |r: &serde_json::Value, key: &str| r[key].as_str().unwrap_or("").to_owned();
         let alerts = left.of("alert").into_iter();
         alerts
-            .map(|r| [text(r, "src_ip"), text(r, "dest_ip"), text(r, "xff")])
+            .map(|r| {
+                [
+                    text(r, "src_ip"),
+                    text(r, "dest_ip"),
+                    text(&r["alert"], "xff"),
+                ]
+            })
             .collect::<Vec<_>>()
     };
     let (client, server) = ("192.168.1.10", "198.51.100.80");

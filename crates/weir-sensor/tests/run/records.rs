@@ -868,3 +868,33 @@ fn a_session_seen_from_its_middle() {
         assert_eq!(left.of("flow")[0]["dest_port"], port);
     }
 }
+
+#[test]
+fn what_was_lost_is_shown_as_missing() {
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 41_001), (SERVER, 9999), &[b"VERYGOODDATA"]);
+    // Its one segment of data in three, of which the second was not captured.
+    let at = (tape.frames.iter()).position(|(_, f)| f.ends_with(b"VERYGOODDATA"));
+    let at = at.expect("what was said");
+    let sent = |number: u32, text: &[u8]| {
+        Frame::new()
+            .ip4(CLIENT, SERVER)
+            .tcp(41_001, 9999)
+            .flags(Frame::ACK | Frame::PSH)
+            .numbers(number, 5001)
+            .payload(text)
+            .build()
+    };
+    let time = tape.frames[at].0;
+    tape.frames[at].1 = sent(1001, b"VERY");
+    tape.frames
+        .insert(at + 1, (time + 1000, sent(1009, b"DATA")));
+    let rule = "alert tcp-stream any any -> any any (msg:\"m\"; content:\"DATA\"; sid:1;)\n";
+    let how = How::rules(rule)
+        .set("outputs.0.eve-log.types.alert.payload-printable=yes")
+        .set("outputs.1.fast.enabled=yes");
+    let left = sense_tape(&tape, &how);
+    let alerts = left.of("alert");
+    assert_eq!(alerts.len(), 1, "{}", left.text);
+    assert_eq!(alerts[0]["payload_printable"], "VERY[4 bytes missing]DATA");
+}

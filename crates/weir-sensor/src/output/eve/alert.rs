@@ -238,6 +238,10 @@ pub fn alert(
         }
         context.end();
     }
+    if let Some(client) = facts.forwarded {
+        inner.extend_from_slice(b",\"xff\":");
+        quoted(inner, |out| address(out, client));
+    }
     inner.push(b'}');
     if options.app_fields
         && let Some((name, record)) = facts.record
@@ -250,9 +254,6 @@ pub fn alert(
     }
     if options.app_fields {
         files(&mut o, facts);
-    }
-    if let Some(client) = facts.forwarded {
-        quoted(o.key("xff"), |out| address(out, client));
     }
     app_names(&mut o, &facts.app);
     if let Some(to_server) = facts.to_server {
