@@ -695,6 +695,39 @@ fn an_old_timestamp_is_refused() {
     assert_eq!(talk.close().0[0].bytes, b"good");
 }
 
+/// Linux refuses a reset that echoes what it has not sent, and goes on: a sensor that believed it would be blind to the rest.
+#[test]
+fn a_reset_that_echoes_another_timestamp_resets_nothing() {
+    for (asked, echo) in [
+        (Some(1000), 100),
+        (None, 100),
+        (Some(1000), 1000),
+        (Some(1000), 0),
+    ] {
+        let stamp = |value: u32, echo: u32| {
+            [&[8, 10][..], &value.to_be_bytes(), &echo.to_be_bytes()].concat()
+        };
+        let mut talk = Talk {
+            line: line(stream::StreamConfig::default()),
+            acked: [0; 2],
+        };
+        let mut syn = Segment::new(true, 9, 0, SYN, b"");
+        if let Some(value) = asked {
+            syn.options = stamp(value, 0);
+        }
+        talk.line.ip(&syn.packet(PORT));
+        let mut reset = Segment::new(false, 0, 10, RST | ACK, b"");
+        reset.options = stamp(100, echo);
+        let events = talk.line.ip(&reset.packet(PORT)).1;
+        let wrong = echo != 0 && asked != Some(echo);
+        assert_eq!(
+            events.has(Event::InvalidTimestamp),
+            wrong,
+            "{asked:?} {echo}"
+        );
+    }
+}
+
 #[test]
 fn a_forged_handshake_that_nobody_confirms_changes_nothing() {
     let mut talk = Talk {

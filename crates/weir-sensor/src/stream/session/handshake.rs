@@ -54,6 +54,12 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
+    /// Whether an answer echoes the timestamp of a SYN, as far as those are known.
+    fn is_echoed(&self, echo: u32) -> bool {
+        let unknown = self.syns.is_empty() || self.syns.len() >= FLOOD;
+        unknown || self.syns.iter().any(|(_, stamp)| *stamp == Some(echo))
+    }
+
     pub(super) fn asked(&self) -> &[u32] {
         first(&self.asked, usize::from(self.asked_count))
     }
@@ -201,6 +207,14 @@ impl Session {
     ) {
         let tcp = segment.tcp;
         let to_server = segment.direction == Direction::ToServer;
+        // Who asked refuses what echoes a timestamp that it has not sent (RFC 7323, section 3.2): a reset or an end so made is to deceive others.
+        if !to_server
+            && !segment.has(flag::SYN)
+            && let Some((_, echo)) = tcp.timestamps.filter(|(_, echo)| *echo != 0)
+            && (self.handshake.as_ref()).is_some_and(|h| !h.is_echoed(echo))
+        {
+            return refuse(segment, tools, Some(Event::InvalidTimestamp));
+        }
         if segment.has(flag::RST) {
             let asked = self.handshake.as_ref().map_or(&[][..], |h| h.asked());
             let fits = if segment.doubtful {
