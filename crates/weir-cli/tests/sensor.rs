@@ -170,6 +170,7 @@ fn what_cannot_be_read_or_written_is_said() {
     let log = f.0.display().to_string();
     let bytes = capture();
     let cut = f.file("cut.pcap", &bytes[..bytes.len() - 5]);
+    let first = f.file("first.pcap", &bytes[..24 + 16 + 5]);
     let no = f.0.join("none").display().to_string();
     // One that is not there is made, but not within a file.
     let under = format!("{rules}/none");
@@ -227,7 +228,30 @@ fn what_cannot_be_read_or_written_is_said() {
             2,
             "No such file",
         ),
-        (vec!["-r", &*cut, "-S", &*rules, "-l", &*log], 1, "cut off"),
+        // What is in front of the cut is decided; in front of this one is nothing.
+        (vec!["-r", &*cut, "-S", &*rules, "-l", &*log], 0, "cut off"),
+        (
+            vec!["-r", &*first, "-S", &*rules, "-l", &*log],
+            1,
+            "cut off",
+        ),
+        (
+            vec![
+                "-r",
+                &*pcap,
+                "-S",
+                &*rules,
+                "-l",
+                &*log,
+                "--strict",
+                "--set",
+                "stream.midstream=yes",
+                "--set",
+                "stream.midstream-policy=reject",
+            ],
+            1,
+            "contradicts stream.midstream",
+        ),
         (
             vec!["-r", &*rules, "-S", &*rules, "-l", &*log],
             1,

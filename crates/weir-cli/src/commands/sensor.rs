@@ -200,6 +200,10 @@ fn sense_with(
         output::complain(&format!("{key}: {what}"));
         journal.say(Level::Warning, "config", &format!("{key}: {what}"));
     }
+    for (key, what) in &config.contrary {
+        output::complain(&format!("{key}: {what}"));
+        journal.say(Level::Warning, "config", &format!("{key}: {what}"));
+    }
     if args.verbose > 0 {
         report::tell_unknown(&config.unknown);
     }
@@ -316,10 +320,13 @@ fn sense_with(
             output::out(&report::profile(&summary, args.verbose))?;
         }
     }
-    Ok(match summary.problems.is_empty() && !nothing {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(1),
-    })
+    // A capture that ends early is decided up to there, and was told.
+    Ok(
+        match summary.problems.len() == summary.partial && !nothing {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(1),
+        },
+    )
 }
 
 /// Writes the analysis of the rules to the log directory, and says what became of the rules.
@@ -379,6 +386,10 @@ fn strict(loaded: &report::Loaded, config: &SensorConfig) -> Result<(), Failure>
         wrong.push(format!(
             "{keys} configuration keys ask for unsupported features"
         ));
+    }
+    if !config.contrary.is_empty() {
+        let keys = config.contrary.len();
+        wrong.push(format!("{keys} configuration keys contradict others"));
     }
     if wrong.is_empty() {
         return Ok(());

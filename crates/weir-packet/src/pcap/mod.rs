@@ -201,6 +201,18 @@ pub enum CaptureError {
     Io(#[from] std::io::Error),
 }
 
+impl CaptureError {
+    /// How many packets stand in front of where the file is cut off or damaged; all have been delivered. 0: none, or it is not read for another reason.
+    pub fn whole(&self) -> u64 {
+        match self {
+            CaptureError::Truncated { whole }
+            | CaptureError::Oversized { whole, .. }
+            | CaptureError::Malformed { whole, .. } => *whole,
+            _ => 0,
+        }
+    }
+}
+
 /// The record behind so many whole packets, as people count.
 fn record(whole: u64) -> String {
     match whole {

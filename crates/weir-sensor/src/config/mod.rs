@@ -88,6 +88,8 @@ pub struct SensorConfig {
     pub unknown: Vec<String>,
     /// Those of them that somebody counts on for data, alerts or records: the key with its value, and what there is instead.
     pub vital: Vec<(String, &'static str)>,
+    /// Keys that contradict others and are not followed, in the same form.
+    pub contrary: Vec<(String, &'static str)>,
 }
 
 /// Alerts of one packet, as users of such sensors are used to.
@@ -194,6 +196,7 @@ impl SensorConfig {
             logs: logs(s)?,
             unknown: Vec::new(),
             vital: Vec::new(),
+            contrary: prevention::contrary(s)?.into_iter().collect(),
         };
         let unknown = s.unknown();
         let mut vital: Vec<(String, &'static str)> = (unknown.iter())

@@ -42,6 +42,11 @@ impl Policy {
         }
     }
 
+    /// Whether sessions that it is applied to cannot be taken up.
+    fn gives_up(self) -> bool {
+        self.drops() || self == Policy::PassPacket
+    }
+
     /// Whether only an inline sensor can do it.
     pub fn drops(self) -> bool {
         matches!(self, Policy::DropFlow | Policy::DropPacket | Policy::Reject)
@@ -88,12 +93,27 @@ pub(super) fn midstream(s: &Settings, ips: bool) -> Result<Policy, SettingsError
         Some(None) => auto,
         // One that says of all that flows are dropped does not say that sessions are not to be taken up.
         Some(Some(policy)) if own.is_none() && policy.drops() && taken_up => Policy::Ignore,
+        Some(Some(policy)) if taken_up && policy.gives_up() => Policy::Ignore,
         Some(Some(policy)) => policy,
     };
     Ok(match policy.drops() && !ips {
         true => Policy::Ignore,
         false => policy,
     })
+}
+
+/// A policy for sessions whose beginning was not seen that contradicts taking them up: the key with its value, and what there is instead.
+pub(super) fn contrary(s: &Settings) -> Result<Option<(String, &'static str)>, SettingsError> {
+    let key = "stream.midstream-policy";
+    let taken_up = s.truth("stream.midstream")? == Some(true);
+    let policy = read(s, key)?.flatten();
+    let wrong = policy.filter(|p| taken_up && p.gives_up());
+    Ok(wrong.map(|policy| {
+        (
+            format!("{key}: {}", policy.name().replace('_', "-")),
+            "contradicts stream.midstream: yes, which takes such sessions up; the policy is not applied",
+        )
+    }))
 }
 
 /// The key of the firewall's switch.
@@ -213,6 +233,11 @@ mod tests {
                 Policy::Bypass,
             ),
             (
+                "stream:\n  midstream: true\n  midstream-policy: drop-flow",
+                Policy::Ignore,
+                Policy::Ignore,
+            ),
+            (
                 "stream:\n  midstream-policy: Reject",
                 Policy::Ignore,
                 Policy::Reject,
@@ -221,6 +246,20 @@ mod tests {
             let s = Settings::parse(text, false).expect("YAML");
             assert_eq!(midstream(&s, false).expect("right"), beside, "{text}");
             assert_eq!(midstream(&s, true).expect("right"), in_line, "{text}");
+        }
+        for (policy, wrong) in [
+            ("drop-flow", true),
+            ("pass-packet", true),
+            ("bypass", false),
+        ] {
+            let text = |taken: bool| {
+                format!("stream:\n  midstream: {taken}\n  midstream-policy: {policy}")
+            };
+            let found = |taken: bool| {
+                let s = Settings::parse(&text(taken), false).expect("YAML");
+                contrary(&s).expect("right").is_some()
+            };
+            assert_eq!((found(true), found(false)), (wrong, false), "{policy}");
         }
         let s = Settings::parse("exception-policy: drop", false).expect("YAML");
         let error = midstream(&s, true).expect_err("refused").to_string();

@@ -72,6 +72,7 @@ pub fn run(
     let mut summary = writer.summary;
     summary.source = counts;
     summary.skipped = skipped;
+    summary.partial = problems.iter().filter(|(_, e)| e.whole() > 0).count();
     summary.problems = problems
         .into_iter()
         .map(|(path, e)| (path, e.to_string()))

@@ -104,6 +104,8 @@ pub struct Summary {
     pub costs: BTreeMap<(u32, u32), RuleCost>,
     /// Files that could not be read to their end.
     pub problems: Vec<(PathBuf, String)>,
+    /// So many of those are cut off or damaged behind packets that were read.
+    pub partial: usize,
     /// Files of directories that are no captures, and were left out.
     pub skipped: Vec<PathBuf>,
     /// Wall time.
