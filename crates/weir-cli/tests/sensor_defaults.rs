@@ -82,12 +82,12 @@ fn keys_of_a_configuration_that_change_nothing() {
     );
     // What somebody counts on is named, and an error where everything is to be right.
     let vital = format!(
-        "{harmless}outputs:\n  - tls-store:\n      enabled: yes\n  - eve-log:\n      enabled: yes\nstream:\n  memcap-policy: drop-flow\n"
+        "{harmless}outputs:\n  - pcap-log:\n      enabled: yes\n  - eve-log:\n      enabled: yes\nstream:\n  memcap-policy: drop-flow\n"
     );
     let loud = run(&vital, &[]).succeeded();
     assert!(
         loud.stderr
-            .contains("tls-store.enabled: true: certificates are not stored"),
+            .contains("pcap-log.enabled: true: packets are not written to captures"),
         "{loud:?}"
     );
     assert!(

@@ -251,6 +251,7 @@ pub(crate) fn empty_book(
             ja4: config.app.ja4 != Some(false),
         },
         stores: config.logs.store.is_some(),
+        certificates: config.logs.certificates.is_some(),
         ..usual
     };
     Ok(Book {

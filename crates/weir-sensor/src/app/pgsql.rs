@@ -341,14 +341,7 @@ impl Pgsql {
     }
 
     /// A message of a server; `None`: it is malformed.
-    fn response(
-        &mut self,
-        kind: u8,
-        body: &[u8],
-        size: u64,
-        time: u64,
-        out: &mut Transactions,
-    ) -> Option<()> {
+    fn response(&mut self, kind: u8, body: &[u8], size: u64, out: &mut Transactions) -> Option<()> {
         match kind {
             b'R' => {
                 let how = be32(body, 0)?;
@@ -514,7 +507,7 @@ impl Pgsql {
         };
         let read = match d {
             ToServer => self.request(kind, body, size, time, out),
-            ToClient => self.response(kind, body, size, time, out),
+            ToClient => self.response(kind, body, size, out),
         };
         if read.is_none() {
             let event = match d {

@@ -18,6 +18,8 @@ pub struct Logs {
     pub stats: Option<Log>,
     /// Where files are written out; only if the configuration lists it.
     pub store: Option<StoreOptions>,
+    /// The folder that certificates are written to; only if the configuration lists it. A relative one is in the log directory.
+    pub certificates: Option<PathBuf>,
     /// Which records any of them has.
     pub kinds: Kinds,
     /// What they say: what any of them asks for.
@@ -320,6 +322,7 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
         fast: Some(file("fast.log")),
         stats: None,
         store: None,
+        certificates: None,
         kinds: Kinds::all(),
         options: EveOptions::usual(),
         stats_interval: s.seconds("stats.interval")?.unwrap_or(8),
@@ -340,6 +343,14 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
                 "fast" => "fast.log",
                 "eve-log" => "eve.json",
                 "stats" => "stats.log",
+                "tls-store" => {
+                    if s.truth(&format!("{at}.enabled"))? == Some(true) {
+                        let folder = s.text(&format!("{at}.certs-log-dir"));
+                        let folder = folder.unwrap_or_else(|| "certs".to_owned());
+                        logs.certificates = Some(PathBuf::from(folder));
+                    }
+                    continue;
+                }
                 "file-store" => {
                     if s.truth(&format!("{at}.enabled"))? == Some(true) {
                         forced = store(s, &at, &mut logs)?;
@@ -379,6 +390,7 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
                 fast: None,
                 stats: None,
                 store: None,
+                certificates: None,
                 kinds: Kinds::all(),
                 options: EveOptions::usual(),
                 ..logs

@@ -9,7 +9,6 @@ const NOTHING: [&str; 5] = ["no", "false", "off", "0", ""];
 /// Logs that are not written, by the names of their sections in `outputs`.
 const OUTPUTS: &[(&str, &str)] = &[
     ("pcap-log", "packets are not written to captures"),
-    ("tls-store", "certificates are not stored"),
     (
         "tls-log",
         "the log tls-log is not written; eve-log has records of TLS",

@@ -10,4 +10,4 @@ mod store;
 mod time;
 
 pub use sink::{LogDestination, Rotation, Sink, SinkError};
-pub(crate) use store::{Store, Stored};
+pub(crate) use store::{CertificateStore, Store, Stored, StoredCertificates, StoredFile, What};

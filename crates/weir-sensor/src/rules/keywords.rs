@@ -210,6 +210,7 @@ words! {
     FileSha1: "filesha1" [] Suricata, "SHA-1 of a whole file, in a list";
     FileSha256: "filesha256" [] Suricata, "SHA-256 of a whole file, in a list";
     FileStore: "filestore" [] Suricata, "it is about files, and those of its matches are written out (`file-store`): direction (`request`, `response`, `both`), scope (`file`, `tx`, `flow`)";
+    TlsStore: "tls.store" ["tls_store"] Suricata, "certificates of the end that it matches are written out (`tls-store`)";
     FileExtension: "fileext" [] Suricata, "old: end of file.name";
 }
 
@@ -237,8 +238,6 @@ pub const SNORT_BUFFERS: &[(&str, Buffer)] = &[
 /// Keywords that decide nothing about a match here: the rule is loaded, and a note says what is not done.
 pub const NOTED: &[(&str, &str)] = &[
     ("tag", "packets after the alert are not logged"),
-    ("tls.store", "certificates are not stored"),
-    ("tls_store", "certificates are not stored"),
     ("logto", "alerts go to the configured outputs"),
     ("bypass", "flows are not bypassed"),
     ("prefilter", "the prefilter is chosen by the sensor"),

@@ -61,6 +61,8 @@ pub struct LoadSettings {
     pub features: Features,
     /// Files are written out: a rule that asks for it where they are not has a note.
     pub stores: bool,
+    /// The same of certificates.
+    pub certificates: bool,
     /// Whether rules keep how they were written ([`Rule::source`]).
     pub written: bool,
 }
@@ -95,6 +97,7 @@ impl Default for LoadSettings {
             match_limit: MATCH_LIMIT,
             features: Features::default(),
             stores: false,
+            certificates: false,
             written: false,
         }
     }

@@ -66,6 +66,8 @@ pub struct Rule {
     pub alerts: bool,
     /// `filestore`: which files are written out when it matches.
     pub store: Option<FileStore>,
+    /// `tls.store`: certificates are written out when it matches.
+    pub certificates: bool,
     /// Where it was written.
     pub place: SourceLocation,
     /// How it was written, if that is kept.
@@ -122,6 +124,7 @@ impl Rule {
             firewall: None,
             alerts: false,
             store: None,
+            certificates: false,
             place,
             source: None,
         }

@@ -10,7 +10,9 @@ use super::{Controls, Ledger, RunError, Setup, Summary};
 use crate::config::{Kinds, Log};
 use crate::detect::{Decision, Sequencer};
 use crate::output::eve::EveOptions;
-use crate::output::{LogDestination, Sink, SinkError, Store, eve, json, stats_log};
+use crate::output::{
+    CertificateStore, LogDestination, Sink, SinkError, Store, What, eve, json, stats_log,
+};
 use crate::rules::Action;
 use crate::source::SourceCounts;
 use crate::worker::{Engine, Report};
@@ -21,6 +23,7 @@ pub(super) struct Writer {
     fast: Option<Sink>,
     stats: Option<Sink>,
     store: Option<Store>,
+    certificates: Option<CertificateStore>,
     options: EveOptions,
     sequencer: Sequencer,
     engine: Arc<Engine>,
@@ -83,6 +86,8 @@ impl Writer {
                 .map(|log| sink(log, &setup.logs))
                 .transpose()?,
             store: (logs.store.as_ref()).map(|store| Store::new(setup.logs.join(&store.folder))),
+            certificates: (logs.certificates.as_ref())
+                .map(|folder| CertificateStore::new(setup.logs.join(folder))),
             options: logs.options.clone(),
             sequencer: sequencer(&setup.engine),
             engine: Arc::clone(&setup.engine),
@@ -176,10 +181,12 @@ impl Writer {
                 sink.line(&report.bytes[line.fast.clone()], line.time)?;
             }
         }
-        if let Some(store) = &mut self.store {
-            report.files.sort_by_key(|stored| stored.key);
-            for stored in report.files.drain(..) {
-                store.put(&stored);
+        report.files.sort_by_key(|stored| stored.key);
+        for stored in report.files.drain(..) {
+            match (stored.what, &mut self.store, &mut self.certificates) {
+                (What::File(file), Some(store), _) => store.put(&file),
+                (What::Certificates(chain), _, Some(store)) => store.put(&chain),
+                _ => {}
             }
         }
         if work.stats {
@@ -299,6 +306,9 @@ impl Writer {
         }
         if let Some(store) = &self.store {
             counters.insert("file_store.fs_errors".to_owned(), store.errors);
+        }
+        if let Some(store) = &self.certificates {
+            counters.insert("tls_store.fs_errors".to_owned(), store.errors);
         }
         if let Some(sink) = &self.fast {
             counters.insert("output.fast_lost".to_owned(), sink.lost());

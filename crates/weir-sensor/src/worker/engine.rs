@@ -212,6 +212,9 @@ impl Engine {
         if config.logs.options.forwarded.is_some() {
             buffers.insert(Buffer::HttpHeaderRaw);
         }
+        if config.logs.certificates.is_some() && ruleset.rules().iter().any(|r| r.certificates) {
+            buffers.insert(Buffer::TlsCerts);
+        }
         // Sums that rules ask for, and those that records are to have.
         let mut asked = Sums::default();
         let mut keys = false;

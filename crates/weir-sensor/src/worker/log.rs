@@ -18,7 +18,7 @@ use crate::output::eve::{
     self, AlertFacts, Anomaly, AppNames, DropFacts, Effect, Ether, EveOptions, FlowFacts, Head,
     Link, Marks, Origin, TcpFacts, Tunnel,
 };
-use crate::output::{Stored, fast, json};
+use crate::output::{Stored, StoredCertificates, StoredFile, What, fast, json};
 use crate::packet::{Direction, Packet, Transport};
 use crate::rules::{FileStore, StoreScope};
 use crate::stream::{Session, State};
@@ -50,6 +50,43 @@ impl FlowAnalysis {
                 file.stored |= sides[file.direction.index()];
             }
         }
+    }
+}
+
+impl FlowAnalysis {
+    /// A rule with `tls.store` has matched: the certificates of the end that it was about, if they are not written out yet.
+    fn certificates(&mut self, one: &Match) -> Option<StoredCertificates> {
+        let direction = one.direction?;
+        let live = &mut self.talk.as_mut()?.transactions.live;
+        let t = live.iter_mut().find(|t| Some(t.id) == one.transaction)?;
+        let chain = t.get(Buffer::TlsCerts, direction).map(<[u8]>::to_vec);
+        let chain: Vec<Vec<u8>> = chain.collect();
+        let stored = direction.of_mut(&mut t.stores);
+        if chain.is_empty() || std::mem::replace(stored, true) {
+            return None;
+        }
+        let client = direction == Direction::ToServer;
+        let record = match t.record.get("client") {
+            Some(Value::Object(own)) if client => own,
+            _ => &t.record,
+        };
+        let said = |key: &str| Some(record.get(key)?.as_str()?.to_owned());
+        let about = [
+            ("SUBJECT", "subject"),
+            ("ISSUERDN", "issuerdn"),
+            ("FINGERPRINT", "fingerprint"),
+        ];
+        let about = about
+            .into_iter()
+            .filter_map(|(name, key)| Some((name, said(key)?)));
+        Some(StoredCertificates {
+            time: one.time,
+            client,
+            chain,
+            ends: [one.source, one.destination],
+            protocol: one.protocol,
+            about: about.collect(),
+        })
     }
 }
 
@@ -449,6 +486,14 @@ impl PipelineState {
             }
             if let Some(extra) = &mut extra {
                 extra.store(rule.store, &one);
+                if rule.certificates
+                    && self.logs.certificates.is_some()
+                    && let Some(chain) = extra.certificates(&one)
+                {
+                    let key = self.key(info.map_or(0, |i| i.number));
+                    let what = What::Certificates(chain);
+                    self.files.push(Stored { key, what });
+                }
             }
             let effect = Effect::of(action.unwrap_or(rule.action), inline);
             let silent = !rule.is_told();
@@ -884,12 +929,14 @@ impl PipelineState {
             if let Some((bytes, sum)) = kept {
                 let beside = self.logs.store.as_ref().is_some_and(|store| store.records);
                 let record = self.bytes.get(start..end).filter(|_| beside);
-                self.files.push(Stored {
-                    key: self.key(info.number),
+                let file = StoredFile {
                     sum,
                     bytes,
                     record: record.map(|r| (self.time / 1_000_000_000, r.to_vec())),
-                });
+                };
+                let key = self.key(info.number);
+                let what = What::File(file);
+                self.files.push(Stored { key, what });
             }
             match self.logs.kinds.files && !self.logs.eve.is_empty() {
                 true => self.line(info.number, Record::File, None, start..end, 0..0),

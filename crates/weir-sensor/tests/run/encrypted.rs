@@ -1,6 +1,6 @@
 //! What TLS and SSH encrypt is searched only if it is asked for; what the rules of headers say holds as ever.
 
-use super::bed::{CLIENT, How, SERVER, Tape, sense_tape};
+use super::bed::{CLIENT, Folder, How, SERVER, Tape, sense_tape, sense_within};
 
 const RULES: &str = r#"
 alert tcp any any -> any any (msg:"in the stream"; flow:to_server,established; content:"needle in it"; sid:1;)
@@ -204,4 +204,63 @@ fn a_handshake_that_came_to_nothing_is_no_record() {
     let left = sense_tape(&tape, &How::rules(rules));
     assert_eq!(left.sids(), [1]);
     assert!(left.of("tls").is_empty());
+}
+
+/// `tls.store`: the chain of the end that a rule is about, once, with what is said of it.
+#[test]
+fn certificates_are_written_out() {
+    let server = [hello(2), certificate(b"a.example"), message(14, &[])].concat();
+    let client = [certificate(b"b.client"), message(16, &[0; 8])].concat();
+    let mut tape = Tape::default();
+    tape.session(
+        (CLIENT, 40_000),
+        (SERVER, 443),
+        &[&hello(1), &server, &client],
+    );
+    let rules = "alert tls any any -> any any (msg:\"s\"; tls.cert_subject; content:\"a.example\"; tls.store; sid:1;)
+alert tls any any -> any any (msg:\"again\"; tls.cert_subject; content:\"example\"; tls_store; sid:2;)
+alert tls any any -> any any (msg:\"c\"; tls.cert_subject; content:\"b.client\"; tls.store; sid:3;)
+alert tls any any -> any any (msg:\"none\"; tls.cert_subject; content:\"c.example\"; tls.store; sid:4;)\n";
+    let how = How::rules(rules)
+        .set("outputs.0.eve-log.enabled=yes")
+        .set("outputs.1.fast.enabled=yes");
+    for (workers, enabled) in [(1, true), (4, true), (1, false)] {
+        let folder = Folder::new();
+        let capture = folder.0.join("tape.pcap");
+        std::fs::write(&capture, tape.pcap()).expect("written");
+        let enabled_key = format!("outputs.2.tls-store.enabled={enabled}");
+        let how = how.clone().workers(workers).set(&enabled_key);
+        sense_within(&folder, &[capture], &how);
+        let certs = folder.0.join("certs");
+        let mut names: Vec<String> = std::fs::read_dir(&certs)
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.expect("an entry").file_name().display().to_string())
+            .collect();
+        names.sort();
+        if !enabled {
+            assert!(names.is_empty(), "{names:?}");
+            continue;
+        }
+        let [meta, pem, client_meta, client_pem] = &names[..] else {
+            panic!("two chains: {names:?}");
+        };
+        assert!(client_pem.starts_with("client-") && client_pem.ends_with("-2.pem"));
+        assert!(pem.starts_with("1704067200.") && pem.ends_with("-1.pem"));
+        let read = |name: &str| std::fs::read_to_string(certs.join(name)).expect("text");
+        let text = read(pem);
+        assert!(text.starts_with("-----BEGIN CERTIFICATE-----\n"), "{text}");
+        assert!(text.ends_with("-----END CERTIFICATE-----\n"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 64));
+        let about = read(meta);
+        assert!(
+            about.contains("SRC IP:            198.51.100.80\n"),
+            "{about}"
+        );
+        assert!(
+            about.contains("TLS SUBJECT:       CN=a.example\n"),
+            "{about}"
+        );
+        assert!(read(client_meta).contains("TLS CLIENT SUBJECT:CN=b.client"));
+    }
 }

@@ -362,6 +362,14 @@ pub(super) fn option<'a>(
             let mtu = span(u32::MAX.into())?;
             draft.packet(PacketCondition::Mtu(mtu), opt.whole)?;
         }
+        Word::TlsStore => {
+            opt.bare()?;
+            draft.rule.certificates = true;
+            if !context.settings.certificates {
+                let note = "`tls.store`: certificates are not stored, the output `tls-store` is not enabled";
+                draft.notes.push(note.to_owned());
+            }
+        }
         Word::FileStore => files_out(draft, opt, context.settings.stores)?,
         Word::FileSize => {
             let size = span(u64::MAX)?;
