@@ -226,6 +226,17 @@ buffers! {
     IkeVendor: "ike.vendor" [] () IKE, Request, true, "An identifier of a vendor that the initiator of IKE sends, hexadecimal.";
     IkeKey: "ike.key_exchange_payload" [] () IKE, Both, false, "Data of a key exchange of IKE.";
     IkeNonce: "ike.nonce_payload" [] () IKE, Both, false, "A nonce of IKE.";
+    FrameWebsocketPdu: "frame:websocket.pdu" [] () Some(App::Websocket), Both, true, "A frame of WebSocket as sent, as far as its payload is kept.";
+    FrameWebsocketHeader: "frame:websocket.header" [] () Some(App::Websocket), Both, true, "The head of a frame of WebSocket.";
+    FrameWebsocketData: "frame:websocket.data" [] () Some(App::Websocket), Both, true, "Its payload as sent.";
+    FrameEnipPdu: "frame:enip.pdu" [] () Some(App::Enip), Both, true, "A message of EtherNet/IP as sent.";
+    FrameEnipHeader: "frame:enip.hdr" [] () Some(App::Enip), Both, true, "Its head.";
+    FrameEnipData: "frame:enip.data" [] () Some(App::Enip), Both, true, "What is behind its head.";
+    FrameEnipItem: "frame:enip.enip.item" [] () Some(App::Enip), Both, true, "An item of a message of EtherNet/IP, with its type and length.";
+    FrameEnipCip: "frame:enip.cip" [] () Some(App::Enip), Both, true, "A message of CIP, also one among several in another.";
+    FrameDcerpcPdu: "frame:dcerpc.pdu" [] () Some(App::Dcerpc), Both, true, "A message of DCE/RPC over TCP as sent.";
+    FrameDcerpcHeader: "frame:dcerpc.hdr" [] () Some(App::Dcerpc), Both, true, "Its head of 16 bytes.";
+    FrameDcerpcData: "frame:dcerpc.data" [] () Some(App::Dcerpc), Both, true, "What is behind its head.";
     SipMethod: "sip.method" [] () SIP, Both, false, "Method of a request of SIP, which either end may send.";
     SipUri: "sip.uri" [] () SIP, Both, false, "What a request of SIP is about.";
     SipProtocol: "sip.protocol" [] () SIP, Both, false, "Version of a message of SIP.";

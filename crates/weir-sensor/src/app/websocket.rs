@@ -125,17 +125,23 @@ impl Websocket {
     }
 
     /// A frame whose payload is there as far as it is looked at.
-    fn frame(
-        &mut self,
-        d: Direction,
-        head: &Head,
-        payload: &[u8],
-        time: u64,
-        out: &mut Transactions,
-    ) {
+    fn frame(&mut self, d: Direction, head: &Head, pdu: &[u8], time: u64, out: &mut Transactions) {
+        let payload = pdu.get(head.bytes..).unwrap_or_default();
         let t = out.begin(&KIND, time);
         t.only(d);
         let half = d.of_mut(&mut self.halves);
+        for (buffer, bytes) in [
+            (Buffer::FrameWebsocketPdu, pdu),
+            (
+                Buffer::FrameWebsocketHeader,
+                pdu.get(..head.bytes).unwrap_or_default(),
+            ),
+            (Buffer::FrameWebsocketData, payload),
+        ] {
+            if self.wanted.buffers.has(buffer) {
+                t.push(buffer, d, bytes);
+            }
+        }
         let (opcode, fin) = (head.first & 15, head.first & 0x80 != 0);
         t.facts.push((OPCODE, u64::from(opcode)));
         t.facts.push((FLAGS, u64::from(head.first & 0xf0)));
@@ -237,11 +243,11 @@ impl Parser for Websocket {
                 return Taken::More;
             };
             let kept = head.length.min(most as u64);
-            let Some(payload) = rest.get(head.bytes..head.bytes + kept as usize) else {
+            let Some(pdu) = rest.get(..head.bytes + kept as usize) else {
                 return Taken::More;
             };
-            self.frame(d, &head, payload, time, out);
-            Taken::Passing(head.bytes + payload.len(), head.length - kept)
+            self.frame(d, &head, pdu, time, out);
+            Taken::Passing(pdu.len(), head.length - kept)
         });
         d.of_mut(&mut self.halves).carry = carry;
     }

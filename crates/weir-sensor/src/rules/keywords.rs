@@ -211,6 +211,7 @@ words! {
     FileSha256: "filesha256" [] Suricata, "SHA-256 of a whole file, in a list";
     FileStore: "filestore" [] Suricata, "it is about files, and those of its matches are written out (`file-store`): direction (`request`, `response`, `both`), scope (`file`, `tx`, `flow`)";
     TlsStore: "tls.store" ["tls_store"] Suricata, "certificates of the end that it matches are written out (`tls-store`)";
+    Frame: "frame" [] Suricata, "part of a message as sent, by the name of its protocol and its own: one of the buffers that begin with `frame:`";
     FileExtension: "fileext" [] Suricata, "old: end of file.name";
 }
 
@@ -315,7 +316,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("gtp_version", "GTP is not parsed"),
     ("quic.cyu.hash", "CYU is not computed"),
     ("quic.cyu.string", "CYU is not computed"),
-    ("frame", "frames of protocols are not kept"),
 ];
 
 /// The reason for refusing a keyword that the language has.

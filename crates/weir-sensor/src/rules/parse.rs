@@ -280,6 +280,21 @@ impl<'a> Draft<'a> {
         Err(opt.name.fail(Kind::Unknown, reason))
     }
 
+    /// `frame:NAME`, with the protocol in front or that of the header.
+    pub(super) fn frame(&mut self, opt: Opt<'a>) -> Parsed<()> {
+        let value = opt.need()?.unquoted()?;
+        let name = value.lossy();
+        let of_header = self.header_apps.iter();
+        let of_header = of_header.map(|app| format!("frame:{}.{name}", app.name()));
+        let mut names = std::iter::once(format!("frame:{name}")).chain(of_header);
+        let Some(buffer) = names.find_map(|name| Buffer::sticky(&name)) else {
+            let reason =
+                format!("frames `{name}` are not kept; docs/sensor-rules.md lists those that are");
+            return Err(value.fail(Kind::Unsupported, reason));
+        };
+        self.select(buffer, None, opt)
+    }
+
     /// A sticky buffer of Suricata: for what comes after it.
     fn sticky(&mut self, buffer: Buffer, opt: Opt<'a>) -> Parsed<()> {
         let mut way = None;
@@ -301,6 +316,11 @@ impl<'a> Draft<'a> {
                 return Err(value.fail(Kind::Conflict, reason));
             }
         }
+        self.select(buffer, way, opt)
+    }
+
+    /// Conditions behind this are about a buffer.
+    fn select(&mut self, buffer: Buffer, way: Option<Direction>, opt: Opt<'a>) -> Parsed<()> {
         self.leave()?;
         self.last = None;
         self.sticky_at = opt.whole.start;

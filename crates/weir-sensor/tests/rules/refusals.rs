@@ -361,6 +361,14 @@ fn rules_without_form_are_refused() {
 }
 
 #[test]
+fn frames_that_are_not_kept() {
+    let text = "alert http any any -> any any (frame:request; content:\"a\"; sid:1;)";
+    let refused = refused_of(Dialect::Suricata, text);
+    assert_eq!(refused.kind, Kind::Unsupported, "{}", refused.reason);
+    assert!(refused.reason.contains("`request`"), "{}", refused.reason);
+}
+
+#[test]
 fn what_decides_nothing_is_noted() {
     let settings = LoadSettings {
         classes: read_classes("c", b"config classification: known,Known thing,2\n").0,

@@ -286,10 +286,22 @@ alert websocket any any -> any any (msg:"mask"; websocket.mask:0x01020304; sid:2
 alert websocket any any -> any any (msg:"flags"; flow:to_server; websocket.flags:!fin; sid:3;)
 alert websocket any any -> any any (msg:"bits"; flow:to_client; websocket.flags:&0x80=0x80; sid:4;)
 alert websocket any any -> any any (msg:"payload"; websocket.payload; content:"hello"; bsize:5; sid:5;)
+alert websocket any any -> any any (msg:"pdu"; flow:to_client; frame:websocket.pdu; content:"|81 7e 00 05|hello"; bsize:9; sid:6;)
+alert websocket any any -> any any (msg:"head"; flow:to_server; frame:header; content:"|01 83 01 02 03 04|"; bsize:6; sid:7;)
+alert websocket any any -> any any (msg:"as sent"; flow:to_server; frame:data; content:"abc"; sid:8;)
 alert websocket any any -> any any (msg:"compressed"; websocket.flags:comp; sid:20;)
 alert websocket any any -> any any (msg:"event"; app-layer-event:websocket.skip_end_of_payload; sid:21;)
 "#;
-    let found = [(1, 1), (2, 2), (3, 1), (4, 2), (5, 1)];
+    let found = [
+        (1, 1),
+        (2, 2),
+        (3, 1),
+        (4, 2),
+        (5, 1),
+        (6, 1),
+        (7, 1),
+        (8, 1),
+    ];
     let left = sense(&tape, rules, &found);
     assert_eq!(said(&left, "websocket")[1]["opcode"], "ping");
     let how = How::rules("").set("app-layer.protocols.websocket.max-payload-size=3");
@@ -299,4 +311,27 @@ alert websocket any any -> any any (msg:"event"; app-layer-event:websocket.skip_
         "{}",
         limited.text
     );
+}
+
+#[test]
+fn frames() {
+    let rules = r#"
+alert enip any any -> any any (msg:"inside another"; frame:enip.cip; content:"|03 02 20 01|"; startswith; bsize:10; sid:1;)
+alert enip any any -> any any (msg:"of the header's protocol"; flow:to_server; frame:hdr; content:"|70 00|"; startswith; bsize:24; sid:2;)
+alert enip any any -> any any (msg:"item"; frame:enip.enip.item; content:"|b1 00|"; startswith; sid:3;)
+alert tcp any any -> any any (msg:"of TCP"; flow:to_server; frame:enip.pdu; content:"|70 00|"; startswith; sid:4;)
+alert enip any any -> any any (msg:"not of a head"; frame:enip.hdr; content:"|20 01|"; sid:20;)
+"#;
+    let found = [(1, 1), (2, 1), (3, 2), (4, 1)];
+    sense(&stream("sensor_enip/several", 44_818), rules, &found);
+    let rules = r#"
+alert dcerpc any any -> any any (msg:"head"; flow:to_server; frame:dcerpc.hdr; content:"|05 00|"; startswith; bsize:16; sid:1;)
+alert dcerpc any any -> any any (msg:"not of a head"; frame:dcerpc.hdr; bsize:>16; sid:20;)
+"#;
+    let bind: &[u8] = b"\x05\x00\x0b\x03\x10\0\0\0\x48\0\0\0\x01\0\0\0\xd0\x16\xd0\x16\0\0\0\0\x01\0\0\0\0\0\x01\0\
+\x78\x56\x34\x12\x34\x12\xcd\xab\xef\x00\x01\x23\x45\x67\x89\xab\x01\0\0\0\
+\x04\x5d\x88\x8a\xeb\x1c\xc9\x11\x9f\xe8\x08\0\x2b\x10\x48\x60\x02\0\0\0";
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 40_000), (SERVER, 135), &[bind]);
+    sense(&tape, rules, &[(1, 1)]);
 }

@@ -14,11 +14,14 @@ use super::probe::{Certainty, First, Look, StreamProbe};
 use super::protocol::{Carrier, Fact, Parser, Protocol, Written};
 use super::transaction::{Transaction, Transactions};
 use super::wanted::Wanted;
+use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
 
 /// Calls of a flow that may wait for an answer.
 const MOST_CALLS: usize = 128;
+/// Bytes of a call, with what rules are shown of its messages as sent; of more, later messages are not shown.
+const MOST_FRAMES: usize = 1 << 20;
 
 pub(super) const DCERPC: Protocol = Protocol {
     app: App::Dcerpc,
@@ -126,8 +129,8 @@ impl Stream {
             return 0;
         }
         match d {
-            ToServer => self.ask(&pdu, time, out),
-            ToClient => self.answer(&pdu, time, out),
+            ToServer => self.ask(&pdu, bytes, time, out),
+            ToClient => self.answer(&pdu, bytes, time, out),
         }
         pdu.length
     }
@@ -165,7 +168,7 @@ impl Stream {
         t
     }
 
-    fn ask(&mut self, pdu: &Pdu<'_>, time: u64, out: &mut Transactions) {
+    fn ask(&mut self, pdu: &Pdu<'_>, bytes: &[u8], time: u64, out: &mut Transactions) {
         let w = self.wanted;
         match pdu.kind {
             kind::REQUEST => {
@@ -181,6 +184,7 @@ impl Stream {
                 };
                 let id = self.calls.get(at).map_or(0, |c| c.transaction);
                 let Some(t) = out.find(id) else { return };
+                frames(t, ToServer, (pdu, bytes), &w);
                 let (stub, size) = pdu.stub();
                 add_stub(t, ToServer, (stub, pdu.little), &w);
                 if w.records {
@@ -201,6 +205,7 @@ impl Stream {
                     false => Vec::new(),
                 };
                 let t = self.begin(pdu, time, out);
+                frames(t, ToServer, (pdu, bytes), &w);
                 if w.records {
                     t.record
                         .insert("request".into(), kind_name(pdu.kind).into());
@@ -213,7 +218,7 @@ impl Stream {
         }
     }
 
-    fn answer(&mut self, pdu: &Pdu<'_>, time: u64, out: &mut Transactions) {
+    fn answer(&mut self, pdu: &Pdu<'_>, bytes: &[u8], time: u64, out: &mut Transactions) {
         let w = self.wanted;
         if !matches!(
             pdu.kind,
@@ -233,6 +238,7 @@ impl Stream {
         let Some(t) = self.known(pdu.call, out) else {
             return;
         };
+        frames(t, ToClient, (pdu, bytes), &w);
         if w.records {
             t.record
                 .insert("response".into(), kind_name(pdu.kind).into());
@@ -254,6 +260,21 @@ impl Stream {
         t.finish();
         if let Some(at) = self.calls.iter().position(|c| c.id == pdu.call) {
             self.calls.remove(at);
+        }
+    }
+}
+
+/// A message as sent, for rules.
+fn frames(t: &mut Transaction, d: Direction, (pdu, bytes): (&Pdu<'_>, &[u8]), w: &Wanted) {
+    let whole = bytes.get(..pdu.length).unwrap_or_default();
+    let (head, data) = whole.split_at_checked(HEADER).unwrap_or((whole, &[]));
+    for (buffer, bytes) in [
+        (Buffer::FrameDcerpcPdu, whole),
+        (Buffer::FrameDcerpcHeader, head),
+        (Buffer::FrameDcerpcData, data),
+    ] {
+        if w.buffers.has(buffer) && t.memory() + bytes.len() <= MOST_FRAMES {
+            t.push(buffer, d, bytes);
         }
     }
 }

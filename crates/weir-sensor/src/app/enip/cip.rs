@@ -4,6 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::names::{CLASSES, GENERAL, SERVICES, name};
 use crate::app::transaction::Transaction;
+use crate::app::wanted::Wanted;
+use crate::buffer::Buffer;
+use crate::packet::Direction;
 
 /// Messages in one that are looked at, segments of a path, attributes of a list.
 const MOST: usize = 64;
@@ -57,7 +60,15 @@ fn path(mut b: &[u8]) -> Option<Vec<Segment>> {
 }
 
 /// Reads a message; returns what a record says of it; `None`: it is malformed.
-pub(super) fn read(b: &[u8], t: &mut Transaction, inside: bool) -> Option<Map<String, Value>> {
+pub(super) fn read(
+    b: &[u8],
+    t: &mut Transaction,
+    of: (Direction, &Wanted),
+    inside: bool,
+) -> Option<Map<String, Value>> {
+    if of.1.buffers.has(Buffer::FrameEnipCip) {
+        t.push(Buffer::FrameEnipCip, of.0, b);
+    }
     let &first = b.first()?;
     let service = first & 0x7f;
     let mut said = Map::new();
@@ -76,7 +87,7 @@ pub(super) fn read(b: &[u8], t: &mut Transaction, inside: bool) -> Option<Map<St
                 true => usize::from(le16(rest, 4 + 2 * n)?),
                 false => rest.len(),
             };
-            several.push(read(rest.get(start..end)?, t, true)?.into());
+            several.push(read(rest.get(start..end)?, t, of, true)?.into());
         }
         said.insert("multiple".into(), Value::Array(several));
     }

@@ -193,7 +193,15 @@ impl Enip {
         }
     }
 
-    fn message(&mut self, d: Direction, head: &Head, b: &[u8], time: u64, out: &mut Transactions) {
+    fn message(
+        &mut self,
+        d: Direction,
+        head: &Head,
+        pdu: &[u8],
+        time: u64,
+        out: &mut Transactions,
+    ) {
+        let (header, b) = pdu.split_at_checked(HEADER).unwrap_or((pdu, &[]));
         let sequence = sequence(head.command, b);
         let id = match d {
             ToServer => None,
@@ -213,6 +221,15 @@ impl Enip {
         let Some(t) = out.find(id) else {
             return;
         };
+        for (buffer, bytes) in [
+            (Buffer::FrameEnipPdu, pdu),
+            (Buffer::FrameEnipHeader, header),
+            (Buffer::FrameEnipData, b),
+        ] {
+            if self.wanted.buffers.has(buffer) {
+                t.push(buffer, d, bytes);
+            }
+        }
         t.facts.push((COMMAND, head.command.into()));
         t.facts.push((STATUS, head.status.into()));
         let mut said = Map::new();
@@ -221,9 +238,18 @@ impl Enip {
         let read = match (head.command, d) {
             _ if head.status != 0 => Some(()),
             (0x65, _) => session(b, t, &mut said),
-            (0x63, ToClient) => identity(b, t, &mut said, &self.wanted),
-            (4, ToClient) => services(b, t, &mut said, &self.wanted),
-            (0x6f | 0x70, _) => carried(b, t, &mut said),
+            (0x63, ToClient) => {
+                frames(items_of(b), d, t, &self.wanted);
+                identity(b, t, &mut said, &self.wanted)
+            }
+            (4, ToClient) => {
+                frames(items_of(b), d, t, &self.wanted);
+                services(b, t, &mut said, &self.wanted)
+            }
+            (0x6f | 0x70, _) => {
+                frames(items_of(b.get(6..).unwrap_or_default()), d, t, &self.wanted);
+                carried(b, t, &mut said, (d, &self.wanted))
+            }
             _ => Some(()),
         };
         if read.is_none() {
@@ -275,6 +301,30 @@ fn items(b: &[u8]) -> Option<Vec<(u16, &[u8])>> {
     Some(all)
 }
 
+/// Items with their types and lengths.
+fn items_of(b: &[u8]) -> Vec<&[u8]> {
+    let count = usize::from(le16(b, 0).unwrap_or(0));
+    let mut rest = b.get(2..).unwrap_or_default();
+    let mut all = Vec::new();
+    for _ in 0..count.min(MOST_ITEMS) {
+        let Some(item) = le16(rest, 2).and_then(|n| rest.get(..4 + usize::from(n))) else {
+            break;
+        };
+        all.push(item);
+        rest = rest.get(item.len()..).unwrap_or_default();
+    }
+    all
+}
+
+/// Items for rules.
+fn frames(items: Vec<&[u8]>, d: Direction, t: &mut Transaction, w: &Wanted) {
+    if w.buffers.has(Buffer::FrameEnipItem) {
+        for item in items {
+            t.push(Buffer::FrameEnipItem, d, item);
+        }
+    }
+}
+
 /// The number of a message of connected data.
 fn sequence(command: u16, b: &[u8]) -> Option<u16> {
     if command != 0x70 {
@@ -286,7 +336,12 @@ fn sequence(command: u16, b: &[u8]) -> Option<u16> {
 }
 
 /// What data is carried.
-fn carried(b: &[u8], t: &mut Transaction, said: &mut Map<String, Value>) -> Option<()> {
+fn carried(
+    b: &[u8],
+    t: &mut Transaction,
+    said: &mut Map<String, Value>,
+    of: (Direction, &Wanted),
+) -> Option<()> {
     // Behind the interface and a time limit.
     for (kind, data) in items(b.get(6..)?)? {
         let message = match kind {
@@ -294,7 +349,7 @@ fn carried(b: &[u8], t: &mut Transaction, said: &mut Map<String, Value>) -> Opti
             0xb2 => data,
             _ => continue,
         };
-        said.insert("cip".into(), cip::read(message, t, false)?.into());
+        said.insert("cip".into(), cip::read(message, t, of, false)?.into());
     }
     Some(())
 }
@@ -398,9 +453,9 @@ fn odd(d: Direction, time: u64, out: &mut Transactions) {
 impl Parser for Enip {
     fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
         if !self.stream {
-            match Head::read(bytes).zip(bytes.get(HEADER..)) {
-                Some((head, b)) if usize::from(head.length) == b.len() => {
-                    self.message(d, &head, b, time, out);
+            match Head::read(bytes) {
+                Some(head) if HEADER + usize::from(head.length) == bytes.len() => {
+                    self.message(d, &head, bytes, time, out);
                 }
                 _ => odd(d, time, out),
             }
@@ -418,9 +473,9 @@ impl Parser for Enip {
                 return Taken::More;
             }
             let end = HEADER + usize::from(head.length);
-            match rest.get(HEADER..end) {
-                Some(b) => {
-                    self.message(d, &head, b, time, out);
+            match rest.get(..end) {
+                Some(pdu) => {
+                    self.message(d, &head, pdu, time, out);
                     Taken::Bytes(end)
                 }
                 None => Taken::More,

@@ -362,6 +362,7 @@ pub(super) fn option<'a>(
             let mtu = span(u32::MAX.into())?;
             draft.packet(PacketCondition::Mtu(mtu), opt.whole)?;
         }
+        Word::Frame => draft.frame(opt)?,
         Word::TlsStore => {
             opt.bare()?;
             draft.rule.certificates = true;
