@@ -249,13 +249,13 @@ impl Parser for Http2 {
         let half = direction.of_mut(&mut self.halves);
         match &mut half.state {
             State::Lost => return,
-            // A body goes on after it.
+            // A body goes on after it. Of padding less is left than there was.
             State::Data {
                 stream,
                 left,
                 padding: Some(padding),
                 ..
-            } if u64::from(*left - *padding) > length => {
+            } if u64::from(left.saturating_sub(*padding)) > length => {
                 *left -= length as u32;
                 let number = *stream;
                 if let Some(stream) = self.streams.iter_mut().find(|s| s.number == number) {

@@ -402,6 +402,34 @@ fn bodies_go_on_after_a_loss_within_them() {
 }
 
 #[test]
+fn a_loss_within_padding_ends_the_direction() {
+    let w = wanted();
+    let mut p = Http2::new(&w, None);
+    let mut out = Transactions::default();
+    let end = frame::END_HEADERS | frame::END_STREAM;
+    let client = [opening(), frame(frame::HEADERS, end, 1, &block(GET))].concat();
+    p.data(ToServer, &client, 1, &mut out);
+    let padded = [vec![50], vec![b'x'; 10], vec![0; 50]].concat();
+    let flags = frame::END_STREAM | frame::PADDED;
+    let body = frame(frame::DATA, flags, 1, &padded);
+    let head = frame(frame::HEADERS, frame::END_HEADERS, 1, &block(OK));
+    // Of the padding 30 bytes are left.
+    p.data(
+        ToClient,
+        &[&head, &body[..body.len() - 30]].concat(),
+        1,
+        &mut out,
+    );
+    p.gap(ToClient, 5, &mut out);
+    p.data(ToClient, &body[body.len() - 25..], 1, &mut out);
+    let t = out.live.back().unwrap();
+    assert!(
+        t.done && t.files[0].size == 10 && !t.files[0].whole,
+        "{t:?}"
+    );
+}
+
+#[test]
 fn memory_is_bounded() {
     let w = wanted();
     let mut p = Http2::new(&w, None);
