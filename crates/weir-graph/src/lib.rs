@@ -11,6 +11,7 @@ mod checked;
 mod config;
 mod diff;
 mod digest;
+mod directions;
 mod edge;
 mod misplaced;
 mod model;

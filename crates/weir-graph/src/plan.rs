@@ -244,7 +244,10 @@ impl Planning<'_> {
             return None;
         }
         match model.wired(&graph, &walks) {
-            Ok(plan) => Some(plan),
+            Ok(plan) => {
+                self.half_seen(&plan);
+                Some(plan)
+            }
             Err(error) => {
                 self.refused_as_a_whole(&error);
                 None

@@ -17,9 +17,28 @@ impl EdgePlan {
 
     /// For each instance whether packets of a port, by its place, can come to it: those that it receives, and those that leave by it.
     pub fn met_by(&self, port: usize) -> Vec<bool> {
+        let mut firsts = vec![self.entries[port]];
+        firsts.extend(self.transmits[port]);
+        self.met_from(firsts)
+    }
+
+    /// For each instance from where packets come to it: places of ports, and whether they leave by that port.
+    pub fn comes_from(&self) -> Vec<Vec<(usize, bool)>> {
+        let mut from = vec![Vec::new(); self.instances.len()];
+        let received = self.entries.iter().map(|to| (*to, false)).enumerate();
+        let left = self.transmits.iter().enumerate();
+        let left = left.filter_map(|(port, to)| Some((port, (to.as_ref().copied()?, true))));
+        for (port, (first, leaves)) in received.chain(left) {
+            let met = self.met_from(vec![first]);
+            for (from, _) in from.iter_mut().zip(met).filter(|(_, met)| *met) {
+                from.push((port, leaves));
+            }
+        }
+        from
+    }
+
+    fn met_from(&self, mut open: Vec<Target>) -> Vec<bool> {
         let mut met = vec![false; self.instances.len()];
-        let mut open = vec![self.entries[port]];
-        open.extend(self.transmits[port]);
         while let Some(target) = open.pop() {
             if let Target::Instance(at) = target
                 && !std::mem::replace(&mut met[at], true)

@@ -138,6 +138,58 @@ fn what_is_odd_is_a_warning() {
 }
 
 #[test]
+fn half_of_tcp_connections_is_a_warning() {
+    let edge = |links: &str| {
+        format!(
+            "[[port]]\nname = 'lan'\ndevice = 'veth0'\nhook = 'tc'\n\
+             [[port]]\nname = 'wan'\ndevice = 'veth1'\n\
+             [[function]]\nname = 'fw'\nkind = 'middlebox'\npolicy = 'p.weir'\n{links}"
+        )
+    };
+    let link = |from: &str| format!("[[link]]\nfrom = '{from}'\nto = 'fw'\n");
+    let (lan, out, wan) = (link("lan"), link("lan.transmit"), link("wan"));
+    let tcp = "add-stateful tcp-dport 22 accept\nall drop";
+    let any = "add-stateful ip-saddr 10.0.0.0/8 accept\nall drop";
+    // What it sees, what to link, and whether the port has to be on tc for that.
+    let received = Some(("are received by `lan`", "lan.transmit", false));
+    let left = Some(("leave by `lan`", "lan", false));
+    let on_xdp = Some(("are received by `wan`", "wan.transmit", true));
+    let udp = "add-stateful udp-dport 53 accept\nall drop";
+    let by_number = "add-stateful ip-proto udp accept\nall drop";
+    let loose = "loose tcp\nadd-stateful tcp accept\nall drop";
+    let cases = [
+        (tcp, lan.clone(), received),
+        (any, lan.clone(), received),
+        (tcp, out.clone(), left),
+        (tcp, wan.clone(), on_xdp),
+        (tcp, format!("{lan}{out}"), None),
+        (tcp, format!("{lan}{wan}"), None),
+        (udp, lan.clone(), None),
+        (by_number, lan.clone(), None),
+        (loose, lan.clone(), None),
+        ("tcp-dport 22 accept\nall drop", lan, None),
+    ];
+    for (policy, links, wanted) in cases {
+        let (_, warnings) = plan(&edge(&links), &Given::new(&[("p.weir", policy)]));
+        let found: Vec<_> = warnings
+            .iter()
+            .filter(|one| one.message.contains("keeps TCP connections"))
+            .collect();
+        let Some((seen, from, on_tc)) = wanted else {
+            assert!(found.is_empty(), "{policy}\n{links}\n{found:?}");
+            continue;
+        };
+        let [one] = found[..] else {
+            panic!("{policy}\n{links}\n{found:?}");
+        };
+        let help = one.help.as_deref().unwrap_or_default();
+        assert!(one.message.contains(seen), "{}", one.message);
+        assert!(help.contains(&format!("from = \"{from}\"")), "{help}");
+        assert_eq!(help.contains("hook = \"tc\""), on_tc, "{help}");
+    }
+}
+
+#[test]
 fn a_plan_as_json_is_its_outline() {
     let (plan, _) = plan(&chain(2), &Given::new(&[]));
     let json = serde_json::to_value(&plan).expect("plain data");
