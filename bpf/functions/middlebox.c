@@ -153,14 +153,17 @@ static __always_inline int load_window(struct walk *w)
 	return 1;
 }
 
-/* The same of a packet that has none yet. Not inlined: the verifier would walk what follows twice. */
+/* The same of a packet that has none yet. Not inlined: the verifier would walk what follows twice. Ask has_window() behind it. */
 static __noinline int need_window(struct walk *w)
 {
-	if (!w || !w->s)
-		return 0;
-	if (may_be_plain() && !w->s->window && !load_window(w))
-		note(w, WEIR_R_internal);
+	if (w && w->s && may_be_plain() && !w->s->window)
+		load_window(w);
 	return 0;
+}
+
+static __always_inline int has_window(struct scratch *s)
+{
+	return !may_be_plain() || s->window;
 }
 
 /* The header window, and what parse() finds in it. Returns PARSED or a reason. */
@@ -179,16 +182,18 @@ static __noinline int parse_window(struct walk *w)
 	return load_window(w) ? parse(w) : WEIR_R_internal;
 }
 
-/* Changes a packet that passes: what its connection asks for, then what rules ask for. */
-static __always_inline void edit(struct walk *w)
+/* Changes a packet that passes: what its connection asks for, then what rules ask for. Returns PARSED or a reason. */
+static __always_inline int edit(struct walk *w)
 {
 	struct scratch *s = w->s;
 	int translates = weir_features & WEIR_F_TRANSLATE && s->flow && s->handled;
 	int rewrites = weir_features & WEIR_F_REWRITE && s->n_hits;
 
 	if (!translates && !rewrites)
-		return;
+		return PARSED;
 	need_window(w);
+	if (!has_window(s))
+		return WEIR_R_internal;
 	s->unfinished = is_unfinished(w);
 	s->dirty = 0;
 	if (weir_features & WEIR_F_TRANSLATE && translates)
@@ -198,6 +203,7 @@ static __always_inline void edit(struct walk *w)
 	write_back(w);
 	if (weir_features & WEIR_F_OPTION_OPS)
 		panel_resized(w->ctx);
+	return PARSED;
 }
 
 #if defined(WEIR_HOLDS) || defined(WEIR_LEAVES)
@@ -290,8 +296,12 @@ static __always_inline int process(struct walk *w, __u32 *why)
 		goto drop;
 	if (weir_features & WEIR_F_STATE)
 		keep_state(w);
-	edit(w);
-	return CTX_PASS;
+	/* A way out of its own for policies that change nothing: the verifier walks less. */
+	if (!(weir_features & (WEIR_F_TRANSLATE | WEIR_F_REWRITE)))
+		return CTX_PASS;
+	reason = edit(w);
+	if (reason == PARSED)
+		return CTX_PASS;
 drop:
 #if defined(WEIR_HOLDS) || defined(WEIR_LEAVES)
 	if (reason == JUDGED_ELSEWHERE) {
@@ -300,8 +310,11 @@ drop:
 	}
 #endif
 	/* Unlikely, so that it lies out of the way of policies that have none of it. */
-	if (__builtin_expect(weir_features & WEIR_F_REJECT && reason == WEIR_R_rule_drop && s->answers, 0) && (need_window(w), reject(w) == XDP_TX))
-		return XDP_TX;
+	if (__builtin_expect(weir_features & WEIR_F_REJECT && reason == WEIR_R_rule_drop && s->answers, 0)) {
+		need_window(w);
+		if (has_window(s) && reject(w) == XDP_TX)
+			return XDP_TX;
+	}
 	note(w, reason);
 	*why = reason;
 	return CTX_DROP;
