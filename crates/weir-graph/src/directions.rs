@@ -1,5 +1,5 @@
 //! Middleboxes that see one direction of the connections that they keep. TCP segments are judged by numbers of both directions
-//! (docs/semantics.md section 7), so such a middlebox drops most of them.
+//! (docs/semantics.md section 7), so such a middlebox drops most of them. A port may carry both, as a trunk does: this is a warning.
 
 use weir_functions::kind::Request;
 use weir_functions::middlebox;
@@ -14,18 +14,23 @@ impl Planning<'_> {
     pub(crate) fn half_seen(&mut self, plan: &EdgePlan) {
         let from = plan.comes_from();
         // Instances are those of the configuration in its order, and others behind them.
-        for (function, from) in self.config.functions.iter().zip(&from) {
+        for (at, (function, from)) in self.config.functions.iter().zip(&from).enumerate() {
             let [(port, leaves)] = from[..] else { continue };
-            if function.kind.value != "middlebox" || !self.tracks_tcp(function) {
+            let port = &plan.ports[port];
+            // Both directions are received by one port where packets go back the way they came.
+            if function.kind.value != "middlebox"
+                || plan.may_return(at, port.number)
+                || !self.tracks_tcp(function)
+            {
                 continue;
             }
-            let (name, port) = (&function.name.value, &plan.ports[port]);
+            let name = &function.name.value;
             let (seen, other) = match leaves {
                 true => ("leave by", port.name.clone()),
                 false => ("are received by", format!("{}.transmit", port.name)),
             };
             let text = format!(
-                "`{name}` keeps TCP connections, but sees only packets that {seen} `{}`: it drops what follows the first ones",
+                "`{name}` keeps TCP connections, and only packets that {seen} `{}` come to it: where answers take another way, it drops what follows the first segments",
                 port.name
             );
             let on_tc = match port.mode {

@@ -37,6 +37,16 @@ impl EdgePlan {
         from
     }
 
+    /// Whether packets of an instance, by its place, can leave by the port with this number: by a link, or because a router sends them.
+    pub fn may_return(&self, instance: usize, port: u32) -> bool {
+        let met = self.met_from(vec![Target::Instance(instance)]);
+        let met = met.iter().enumerate().filter(|(_, met)| **met);
+        met.map(|(at, _)| at).any(|at| {
+            let back = |to: &Target| *to == Target::Tx || *to == Target::Device(port);
+            self.instances[at].kind == "router" || self.targets[at].iter().any(back)
+        })
+    }
+
     fn met_from(&self, mut open: Vec<Target>) -> Vec<bool> {
         let mut met = vec![false; self.instances.len()];
         while let Some(target) = open.pop() {

@@ -147,6 +147,7 @@ fn half_of_tcp_connections_is_a_warning() {
         )
     };
     let link = |from: &str| format!("[[link]]\nfrom = '{from}'\nto = 'fw'\n");
+    let back = "[[link]]\nfrom = 'fw'\nto = 'tx'\n";
     let (lan, out, wan) = (link("lan"), link("lan.transmit"), link("wan"));
     let tcp = "add-stateful tcp-dport 22 accept\nall drop";
     let any = "add-stateful ip-saddr 10.0.0.0/8 accept\nall drop";
@@ -164,6 +165,7 @@ fn half_of_tcp_connections_is_a_warning() {
         (tcp, wan.clone(), on_xdp),
         (tcp, format!("{lan}{out}"), None),
         (tcp, format!("{lan}{wan}"), None),
+        (tcp, format!("{wan}{back}"), None),
         (udp, lan.clone(), None),
         (by_number, lan.clone(), None),
         (loose, lan.clone(), None),
