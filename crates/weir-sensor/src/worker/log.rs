@@ -18,80 +18,12 @@ use crate::output::eve::{
     self, AlertFacts, Anomaly, AppNames, DropFacts, Effect, Ether, EveOptions, FlowFacts, Head,
     Link, Marks, Origin, TcpFacts, Tunnel,
 };
-use crate::output::{Stored, StoredCertificates, StoredFile, What, fast, json};
+use crate::output::{Stored, What, fast, json};
 use crate::packet::{Direction, Packet, Transport};
-use crate::rules::{FileStore, StoreScope};
 use crate::stream::{Session, State};
 
-impl FlowAnalysis {
-    /// A rule with `filestore` has matched: marks the files that it is about.
-    fn store(&mut self, store: Option<FileStore>, one: &Match) {
-        let (Some(store), Some(talk)) = (store, &mut self.talk) else {
-            return;
-        };
-        let sides = store.sides.unwrap_or(match one.direction {
-            Some(Direction::ToServer) => [true, false],
-            Some(Direction::ToClient) => [false, true],
-            None => [true, true],
-        });
-        let live = &mut talk.transactions.live;
-        let mine = |t: &&mut Transaction| one.transaction.is_none_or(|id| t.id == id);
-        for t in live.iter_mut().filter(mine) {
-            for d in [0, 1].into_iter().filter(|d| sides[*d]) {
-                if store.scope != StoreScope::File || one.file.is_none() {
-                    t.stores[d] = true;
-                }
-                if store.scope == StoreScope::Flow {
-                    let from = self.stores[d].unwrap_or(t.id).min(t.id);
-                    self.stores[d] = Some(from);
-                }
-            }
-            if let Some(file) = one.file.and_then(|n| t.files.get_mut(n as usize)) {
-                file.stored |= sides[file.direction.index()];
-            }
-        }
-    }
-}
-
-impl FlowAnalysis {
-    /// A rule with `tls.store` has matched: the certificates of the end that it was about, if they are not written out yet.
-    fn certificates(&mut self, one: &Match) -> Option<StoredCertificates> {
-        let direction = one.direction?;
-        let live = &mut self.talk.as_mut()?.transactions.live;
-        let t = live.iter_mut().find(|t| Some(t.id) == one.transaction)?;
-        let chain = t.get(Buffer::TlsCerts, direction).map(<[u8]>::to_vec);
-        let chain: Vec<Vec<u8>> = chain.collect();
-        let stored = direction.of_mut(&mut t.stores);
-        if chain.is_empty() || std::mem::replace(stored, true) {
-            return None;
-        }
-        let client = direction == Direction::ToServer;
-        let record = match t.record.get("client") {
-            Some(Value::Object(own)) if client => own,
-            _ => &t.record,
-        };
-        let said = |key: &str| Some(record.get(key)?.as_str()?.to_owned());
-        let about = [
-            ("SUBJECT", "subject"),
-            ("ISSUERDN", "issuerdn"),
-            ("FINGERPRINT", "fingerprint"),
-        ];
-        let about = about
-            .into_iter()
-            .filter_map(|(name, key)| Some((name, said(key)?)));
-        Some(StoredCertificates {
-            time: one.time,
-            client,
-            chain,
-            ends: [one.source, one.destination],
-            protocol: one.protocol,
-            about: about.collect(),
-        })
-    }
-}
-
 /// The name under which records of an application stand.
-fn record_name(app: App) -> &'static str {
+pub(super) fn record_name(app: App) -> &'static str {
     app::protocol(app).map_or(app.name(), Protocol::record)
 }
 
@@ -166,7 +98,7 @@ fn for_alert(t: &Transaction, options: &EveOptions) -> Option<Map<String, Value>
 }
 
 /// Fields that `email` always has.
-const MAIL: [&str; 6] = ["status", "from", "to", "cc", "attachment", "url"];
+pub(super) const MAIL: [&str; 6] = ["status", "from", "to", "cc", "attachment", "url"];
 
 fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132)
@@ -190,7 +122,12 @@ fn facts(info: &Info, alerted: bool, talk: Option<&Conversation>) -> FlowFacts {
 }
 
 /// The head of a record about a flow, from one of its ends.
-fn flow_head<'a>(info: &'a Info, direction: Direction, time: u64, number: u64) -> Head<'a> {
+pub(super) fn flow_head<'a>(
+    info: &'a Info,
+    direction: Direction,
+    time: u64,
+    number: u64,
+) -> Head<'a> {
     let (client, server) = (
         (info.client, info.client_port),
         (info.server, info.server_port),
@@ -391,7 +328,7 @@ impl PipelineState {
     }
 
     /// Addresses of the link layer of a record about one direction of a flow: of the packet that is looked at, or the flow's first ones where there is none.
-    fn ether(&self, way: Direction, first: Option<Ether>) -> Option<Link<'static>> {
+    pub(super) fn ether(&self, way: Direction, first: Option<Ether>) -> Option<Link<'static>> {
         let (ether, of) = match self.origin {
             Origin::FlowEnd | Origin::Flush => (first?, Direction::ToServer),
             _ => (self.ether?, self.way),
@@ -403,7 +340,7 @@ impl PipelineState {
         }))
     }
 
-    fn line(
+    pub(super) fn line(
         &mut self,
         flow: u64,
         record: Record,
@@ -720,7 +657,7 @@ impl PipelineState {
     }
 
     /// Number of the frame that records are about, 0 if it is none.
-    fn counted(&self) -> u64 {
+    pub(super) fn counted(&self) -> u64 {
         if matches!(
             self.origin,
             Origin::FlowEnd | Origin::Flush | Origin::Fragments
@@ -875,80 +812,6 @@ impl PipelineState {
                 from = end;
             }
         }
-    }
-
-    /// Records of a transaction's files: as alerts on them, they come with a packet of their sender.
-    fn log_files(
-        &mut self,
-        info: &Info,
-        done: &mut Transaction,
-        (marks, first, parent): (Option<&Marks<'_>>, Option<Ether>, u64),
-    ) {
-        let over = self.origin == Origin::FlowEnd;
-        while let Some(file) = done.files.get_mut(done.logged_files) {
-            if !over && !done.inspected[file.direction.index()] {
-                return;
-            }
-            let number = done.logged_files;
-            let all = self.logs.store.as_ref().map(|store| store.all);
-            file.stored |= all.unwrap_or(false) || done.stores[file.direction.index()];
-            file.stored &= all.is_some() && !file.sums.is_empty();
-            let (stored, direction) = (file.stored, file.direction);
-            let sum = file.sums.iter().find(|(name, _)| *name == "sha256");
-            let sum = sum.map(|(_, sum)| sum.clone());
-            done.logged_files += 1;
-            // A list of names, say.
-            if done.app == App::FtpData && file.name.is_empty() {
-                continue;
-            }
-            // Lists of all header lines are for the record of the transaction, as are most fields of mail.
-            done.record.remove("request_headers");
-            done.record.remove("response_headers");
-            if let Some(Value::Object(email)) = done.beside.get_mut("email") {
-                email.retain(|name, _| MAIL.contains(&name.as_str()));
-            }
-            let kept = done.take_kept(number).filter(|_| stored).zip(sum);
-            let mut head = flow_head(info, direction, self.time, self.counted());
-            head.origin = Some(self.origin);
-            head.marks = marks;
-            head.ether = self.ether(direction, first);
-            head.parent = parent;
-            let start = self.bytes.len();
-            let Some(file) = done.files.get(number) else {
-                return;
-            };
-            eve::file(
-                &mut self.bytes,
-                &head,
-                (done.app.name(), record_name(done.app)),
-                (&done.record, &done.beside),
-                (file, done.number),
-                &self.logs.options,
-            );
-            let end = self.bytes.len();
-            if let Some((bytes, sum)) = kept {
-                let beside = self.logs.store.as_ref().is_some_and(|store| store.records);
-                let record = self.bytes.get(start..end).filter(|_| beside);
-                let file = StoredFile {
-                    sum,
-                    bytes,
-                    record: record.map(|r| (self.time / 1_000_000_000, r.to_vec())),
-                };
-                let key = self.key(info.number);
-                let what = What::File(file);
-                self.files.push(Stored { key, what });
-            }
-            match self.logs.kinds.files && !self.logs.eve.is_empty() {
-                true => self.line(info.number, Record::File, None, start..end, 0..0),
-                false => self.bytes.truncate(start),
-            }
-        }
-    }
-
-    /// Where a line about a flow stands among others.
-    fn key(&self, flow: u64) -> (u64, u8, u64) {
-        let flow = if self.phase == 1 { 0 } else { flow };
-        (self.number, self.phase, flow)
     }
 
     /// Events of decoding or of a stream.

@@ -15,6 +15,7 @@ mod firewall;
 mod log;
 mod prevention;
 mod report;
+mod stored;
 mod window;
 
 use std::collections::{BTreeMap, VecDeque};
