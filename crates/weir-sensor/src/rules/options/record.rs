@@ -128,12 +128,7 @@ fn keyed_record<'a>(
     let end = value.bytes.iter().position(|b| !letter(b));
     let end = end.unwrap_or(value.len());
     let word = value.part(0..end);
-    let text = word.lossy();
-    let Some((_, key)) = names.iter().find(|(n, _)| n.eq_ignore_ascii_case(&text)) else {
-        let list: Vec<&str> = names.iter().map(|k| k.0).collect();
-        let reason = format!("`{text}` is none of {}", list.join(", "));
-        return Err(word.fail(Kind::Value, reason));
-    };
+    let key = number_of(word, names)?;
     let rest = value.from(end).trim();
     let span = match rest.bytes {
         [] => Range::new(0, u64::from(u32::MAX), false),
@@ -256,6 +251,17 @@ fn names_record<'a>(
     Ok(())
 }
 
+/// What a name stands for.
+fn number_of(word: Text<'_>, names: &[(&str, u64)]) -> Parsed<u64> {
+    let text = word.lossy();
+    let found = names.iter().find(|(n, _)| n.eq_ignore_ascii_case(&text));
+    found.map(|(_, number)| *number).ok_or_else(|| {
+        let list: Vec<&str> = names.iter().map(|n| n.0).collect();
+        let reason = format!("`{text}` is none of {}", list.join(", "));
+        word.fail(Kind::Value, reason)
+    })
+}
+
 /// A name, `=`, and the number that it has.
 fn attribute_record<'a>(
     draft: &mut Draft<'a>,
@@ -267,12 +273,7 @@ fn attribute_record<'a>(
     let Some((name, number)) = value.cut(b'=') else {
         return Err(value.fail(Kind::Syntax, "a name, `=` and a number are expected"));
     };
-    let text = name.trim().lossy();
-    let Some((_, which)) = names.iter().find(|(n, _)| n.eq_ignore_ascii_case(&text)) else {
-        let list: Vec<&str> = names.iter().map(|n| n.0).collect();
-        let reason = format!("`{text}` is none of {}", list.join(", "));
-        return Err(name.fail(Kind::Value, reason));
-    };
+    let which = number_of(name.trim(), names)?;
     let number = number.trim().number(0, i64::from(u32::MAX))? as u64;
     record(draft, keyword, (which << 32 | number).to_string(), false);
     Ok(())
@@ -345,12 +346,7 @@ fn word_record<'a>(
 ) -> Parsed<()> {
     let value = opt.need()?.unquoted()?;
     let (word, negated) = value.negation();
-    let text = word.lossy();
-    let Some((_, number)) = known.iter().find(|(k, _)| k.eq_ignore_ascii_case(&text)) else {
-        let list: Vec<&str> = known.iter().map(|k| k.0).collect();
-        let reason = format!("`{text}` is none of {}", list.join(", "));
-        return Err(word.fail(Kind::Value, reason));
-    };
+    let number = number_of(word, known)?;
     record(draft, keyword, number.to_string(), negated);
     Ok(())
 }
@@ -365,14 +361,10 @@ fn flag_record<'a>(
     let (mut mask, mut set) = (0, 0);
     for part in opt.need()?.unquoted()?.split(b',') {
         let (word, negated) = part.trim().negation();
-        let text = word.lossy();
-        let Some((_, bit)) = known.iter().find(|(k, _)| k.eq_ignore_ascii_case(&text)) else {
-            let list: Vec<&str> = known.iter().map(|k| k.0).collect();
-            let reason = format!("`{text}` is none of {}", list.join(", "));
-            return Err(word.fail(Kind::Value, reason));
-        };
+        let bit = number_of(word, known)?;
         if mask & bit != 0 {
-            return Err(word.fail(Kind::Conflict, format!("`{text}` is there twice")));
+            let reason = format!("`{}` is there twice", word.lossy());
+            return Err(word.fail(Kind::Conflict, reason));
         }
         mask |= bit;
         if !negated {
