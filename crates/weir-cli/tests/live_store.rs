@@ -171,7 +171,7 @@ impl Station {
         let until = Instant::now() + patience;
         let mut bytes = [0; 256];
         while Instant::now() < until {
-            // Before ARP is answered the kernel may say that nobody is there.
+            // Until ARP is answered the kernel may report that the host is unreachable.
             let _ = socket.send_to(b"?", SocketAddr::from(([10, 1, 0, host], ECHO)));
             if let Ok(length) = socket.recv(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
@@ -350,7 +350,7 @@ impl Bed {
     }
 }
 
-/// Each asks each address of its subnet: who is declared there in its own network answers, and nobody else.
+/// Each workload sends to each address of its subnet: exactly the workloads declared there in its own network answer.
 fn reach_as_declared(stations: &BTreeMap<(&'static str, u8), Station>) {
     for (network, from) in stations.keys() {
         for host in [1, 2, 3, 9] {
@@ -555,6 +555,13 @@ fn edges_follow_the_store_and_forward_without_it() {
     cluster.kill_all();
     cluster.wipe();
     cluster.start_all();
+    let empty = first.weir(&["net", "store", "status"]);
+    assert_eq!(empty.status.code(), Some(1));
+    assert!(
+        stderr(&empty).contains("the store is empty"),
+        "{}",
+        stderr(&empty)
+    );
     for edge in &bed.edges {
         assert_eq!(
             edge.agent().event_of("store", "held")["edge"],
@@ -596,7 +603,7 @@ fn edges_follow_the_store_and_forward_without_it() {
     );
     assert!(sent > 2000, "{sent}");
 
-    // An operator lets it go.
+    // The operator accepts the restored state.
     first.done(&["net", "store", "accept"]);
     first.status("20s");
     let until = Instant::now() + PATIENCE;

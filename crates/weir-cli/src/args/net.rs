@@ -212,7 +212,7 @@ pub(crate) enum StoreCommand {
         #[arg(long)]
         dry_run: bool,
         /// Wait until all edges run it, up to TIME
-        #[arg(long, value_name = "TIME", value_parser = up_to_an_hour)]
+        #[arg(long, value_name = "TIME", value_parser = up_to_an_hour, conflicts_with = "dry_run")]
         wait: Option<Duration>,
     },
     /// Show what pushing a document would change

@@ -48,9 +48,8 @@ pub(super) fn run(args: &StoreArgs, as_json: bool) -> Result<ExitCode, Failure> 
         } => {
             let pushed = store.push(document, *force, *dry_run)?;
             show_push(&pushed, *dry_run, as_json)?;
-            match wait {
-                Some(wait) if !dry_run => return store.wait(*wait, as_json),
-                _ => {}
+            if let Some(wait) = wait {
+                return store.wait(*wait, as_json);
             }
         }
         StoreCommand::Diff { document } => {
@@ -213,7 +212,15 @@ impl Store {
             let catalogue = self.read()?;
             let edges = catalogue.standing()?;
             let is_converged = edges.iter().all(|one| one.converged);
-            if is_converged || begun.elapsed() >= limit {
+            // Without entries no edge differs, and none runs what was declared.
+            let is_empty = catalogue.store()?.is_none();
+            if is_empty && begun.elapsed() >= limit {
+                return Err(Failure::Failed(
+                    "the store is empty: nothing was pushed yet, or it was wiped. Edges keep what they run; `weir net store push FILE` declares their networks"
+                        .to_owned(),
+                ));
+            }
+            if (is_converged && !is_empty) || begun.elapsed() >= limit {
                 show_status(&catalogue, &edges, begun.elapsed(), as_json)?;
                 return Ok(match is_converged {
                     true => ExitCode::SUCCESS,
@@ -241,7 +248,7 @@ fn planned(
         )));
     }
     if !parts.edges.is_empty() {
-        // By itself first: its lines are those of the file.
+        // The document alone is checked first, because its messages then have the lines of the file.
         let (_, warnings) = record.check()?;
         output::tell(&warnings.render(output::stderr_has_color()));
     }
@@ -449,8 +456,12 @@ fn show_status(
     text.push_str(&columns(&rows));
     let mut rows = vec![["edge", "networks", "agent", "state"].map(str::to_owned)];
     for one in edges {
-        let agent = if one.alive { "there" } else { "gone" };
-        let state = if one.converged { "runs it" } else { "differs" };
+        let agent = if one.alive { "registered" } else { "missing" };
+        let state = if one.converged {
+            "applied"
+        } else {
+            "not applied"
+        };
         rows.push([
             one.edge.clone(),
             one.networks.to_string(),
