@@ -147,7 +147,7 @@ fn event(edge: &str, report: Report) -> Event {
         ),
         Report::Held { entries, what } => (
             "held",
-            format!("{what}: {entries} entries that it lacks are kept. `weir net store push` brings them back, `weir net store accept` lets them go"),
+            format!("{what}: {entries} entries that are missing there stay in force. `weir net store push` restores them, `weir net store accept` removes them"),
         ),
         Report::Undeclared => (
             "undeclared",

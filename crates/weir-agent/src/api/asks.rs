@@ -21,7 +21,7 @@ type Work = Box<dyn FnOnce(&dyn Host) -> Result<(Value, Option<Event>), Problem>
 pub(crate) enum Task {
     /// Apply all files again; the answer is how the agent stands after it.
     Apply(Event),
-    /// Look at files and edges now. Nobody waits for an answer.
+    /// Compare files and edges now. It has no answer.
     Look,
     /// Anything else.
     Run(Work),

@@ -49,7 +49,7 @@ const RUN: &str = "/run/weir";
 pub enum Woken {
     /// The time is over, or nothing was changed.
     Time,
-    /// There is something to look at.
+    /// Files and edges are to be compared now.
     Look,
     /// All files are to be applied.
     Apply(Event),
@@ -166,7 +166,7 @@ impl Api {
         let Ok(ask) = self.asks.recv_timeout(limit) else {
             return Woken::Time;
         };
-        // Whoever asked was told that it takes too long. Of a look nobody waits for the end.
+        // The client has got a timeout. A comparison has no client.
         if ask.reply.is_closed() && !matches!(ask.task, Task::Look) {
             return Woken::Time;
         }

@@ -48,7 +48,7 @@ pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Res
     ));
     waiting.show(limit)?;
     let answer = wait(&waiting, &signals, limit)?;
-    // Who confirms until here is heard; who comes later is told that nothing waits.
+    // A confirmation until here counts; a later one gets the error that nothing waits.
     if answer == Answer::Confirmed || !waiting.close()? {
         output::complain("confirmed");
         return Ok(());
@@ -222,7 +222,7 @@ impl Waiting {
             .map_err(Failure::failed)
     }
 
-    /// Ends the time in which others can confirm. `false`: somebody has.
+    /// Ends the confirmation window. `false`: the change was confirmed.
     fn close(&self) -> Result<bool, Failure> {
         match fs::rename(&self.0, &self.1) {
             Ok(()) => Ok(true),
@@ -311,7 +311,7 @@ fn pressed(terminal: &io::Stdin) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    /// Whoever confirms is either heard or told that it is too late, whatever comes first.
+    /// A confirmation either counts or fails as too late, in any order of events.
     #[test]
     fn a_confirmation_is_heard_or_refused() {
         let edge = format!("test-{}", std::process::id());
@@ -324,7 +324,7 @@ mod tests {
         assert!(!waiting.close().expect("answered"), "it was confirmed");
         drop(waiting);
         let waiting = Waiting::open(&edge).expect("nothing waits");
-        assert!(waiting.close().expect("answered"), "nobody confirmed");
+        assert!(waiting.close().expect("answered"), "not confirmed");
         assert!(!say_yes_to(&edge).expect("answered"), "it is too late");
         assert!(
             Waiting::open(&edge).is_err(),

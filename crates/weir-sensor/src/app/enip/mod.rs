@@ -267,7 +267,7 @@ impl Enip {
             t.finish();
             return;
         }
-        // Nobody answers these.
+        // These requests have no response.
         if matches!(head.command, 0 | 0x66) {
             t.finish();
             return;
@@ -441,7 +441,7 @@ fn services(
     Some(())
 }
 
-/// Something that is no message.
+/// A malformed message.
 fn odd(d: Direction, time: u64, out: &mut Transactions) {
     let t = out.begin(&KIND, time);
     t.only(d);
@@ -499,7 +499,7 @@ impl Parser for Enip {
         }
         for pending in self.pending.drain(..) {
             if let Some(t) = out.find(pending.transaction) {
-                // What nobody said is not decided on.
+                // A response that never came is not inspected.
                 t.only(ToServer);
                 t.finish();
             }

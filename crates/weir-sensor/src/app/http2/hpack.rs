@@ -16,7 +16,7 @@ const MOST_FIELDS: usize = 256 * 1024;
 /// What was wrong with a block. What stood in front of it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// A field that is in no table, or a string that is no code.
+    /// An index that is in no table, or an invalid Huffman code.
     Field,
     /// A number that is too large to be one.
     Number,

@@ -79,7 +79,7 @@ static CODE: LazyLock<Code> = LazyLock::new(|| {
     Code { rows, short }
 });
 
-/// Appends what a string stands for; `None`: it is no such code (a word that does not exist, or padding that is none).
+/// Appends the decoded string; `None`: it is not valid (an unknown code, or wrong padding; RFC 7541 section 5.2).
 pub(super) fn decode(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let code = &*CODE;
     // The bits that were not used yet, at the right.

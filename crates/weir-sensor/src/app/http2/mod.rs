@@ -193,7 +193,7 @@ enum State {
         padding: Option<u32>,
         last: bool,
     },
-    /// In a frame that nobody looks at.
+    /// In a frame whose payload is ignored.
     Skip(u32),
     /// Nothing can be understood any more.
     Lost,
@@ -838,7 +838,7 @@ impl Http2 {
         }
         match d.of_mut(&mut stream.dns) {
             Some(message) => self::dns::more(d, message, bytes, t),
-            // What comes before its fields is nobody's body.
+            // DATA before HEADERS belongs to no body.
             None if *d.of(&stream.begun) => {
                 let body = d.of_mut(&mut stream.bodies);
                 body.data(d, bytes, t, &self.wanted, &mut self.scratch);
