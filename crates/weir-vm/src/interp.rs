@@ -8,6 +8,7 @@ use std::ops::{BitAnd, BitOr, BitXor};
 
 use thiserror::Error;
 
+use crate::cost::Cost;
 use crate::insn::{Kind, MAY_GOTO_MAX, Op};
 use crate::jit::{Checked, Host};
 use crate::memory::{
@@ -208,6 +209,8 @@ pub(crate) struct Scratch {
     pub(crate) sent: Vec<Sent>,
     /// What interpreted runs are compared with.
     pub(crate) watch: Option<Box<Watch>>,
+    /// What interpreted runs cost.
+    pub(crate) cost: Option<Box<Cost>>,
 }
 
 /// State of one run.
@@ -352,7 +355,7 @@ impl<'r> Run<'r> {
         if let Some(code) = self.checked {
             return code.execute(self, entry, regs);
         }
-        if self.scratch.watch.is_some() {
+        if self.scratch.watch.is_some() || self.scratch.cost.is_some() {
             return self.interpret::<true>(entry, regs);
         }
         self.interpret::<false>(entry, regs)
@@ -364,9 +367,12 @@ impl<'r> Run<'r> {
         if let Some(watch) = &mut self.scratch.watch {
             watch.look(op, regs, &self.memory);
         }
+        if let (Some(cost), Some(op)) = (&mut self.scratch.cost, self.ops.get(op)) {
+            cost.look(op, regs, &self.memory);
+        }
     }
 
-    /// The loop over operations; a watched one compares the registers before each.
+    /// The loop over operations; a watched one compares the registers before each, or counts what it touches.
     fn interpret<const WATCHED: bool>(&mut self, entry: usize, regs: &mut Registers) -> Step<u64> {
         let ops = self.ops;
         let base = self.memory.depth;

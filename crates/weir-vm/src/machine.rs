@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::btf::{Btf, Shape};
 use crate::btf_ext::SourceLine;
+use crate::cost::Cost;
 use crate::frame::Frame;
 use crate::insn::{self, Fixup, LDDW, Op};
 use crate::interp::{Env, Fault, FaultKind, Redirect, Run, Scratch, Step};
@@ -479,6 +480,16 @@ impl Machine {
             self.native = None;
         }
         std::mem::replace(&mut self.scratch.watch, watch)
+    }
+
+    pub(crate) fn cost(&mut self) -> Option<&mut Cost> {
+        self.scratch.cost.as_deref_mut()
+    }
+
+    pub(crate) fn set_cost(&mut self, cost: Option<Box<Cost>>) {
+        // Only the interpreter can count.
+        self.native = None;
+        self.scratch.cost = cost;
     }
 
     pub(crate) fn ops(&self) -> &[Op] {

@@ -409,6 +409,12 @@ impl Memory<'_> {
         }
     }
 
+    /// The map and the slot that an address of a value names.
+    pub(crate) fn slot_at(&self, address: u64) -> Option<(u32, &Map)> {
+        let map = self.maps.get(value_map(address)?)?;
+        Some((slot_of(address, map.slot_shift()), map))
+    }
+
     /// Makes every packet pointer handed out so far stale.
     pub(crate) fn invalidate_packet(&mut self) {
         self.generation = next_generation(self.generation);
