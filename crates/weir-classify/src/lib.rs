@@ -344,6 +344,35 @@ mod tests {
     }
 
     #[test]
+    fn a_table_that_a_finer_one_makes_needless_is_emptied() {
+        // One pair of addresses and so many ports: the first of them need no table that looks at ports.
+        let rules: Vec<RuleKey> = (0..1000)
+            .map(|port| RuleKey {
+                exact: key(&[
+                    (4, 0xffff_ffff_0000_0000, 0x0100_000a_0000_0000),
+                    (5, 0xffff_ffff, 0x0764_33c6),
+                    (11, 0xffff_ffff, 0x3500_0000 + port),
+                ]),
+                ..RuleKey::default()
+            })
+            .collect();
+        let set = RuleSet {
+            rules: &rules,
+            conds: &[],
+            intervals: &[],
+        };
+        let built = build(&set, Scheme::Merged).expect("fits");
+        assert_eq!((built.worst.tables, built.worst.candidates), (1, 1));
+        for rule in &rules {
+            let mut packet = [0; KEY_WORDS];
+            for word in &rule.exact.words {
+                packet[usize::from(word.word)] = word.value;
+            }
+            assert_eq!(built.find(&set, &packet).0.len(), 1);
+        }
+    }
+
+    #[test]
     fn contradictions_and_ninth_words_are_left_to_residual_conditions() {
         let mut exact = key(&[(0, 0xf, 1)]);
         assert!(!exact.require(&[MaskedWord {

@@ -1,7 +1,8 @@
 //! Rules of many masks -> few tables. A rule may lie in any table whose mask is a part of its own; what the table's mask
 //! leaves out is compared afterwards, so a bucket must stay short.
 //!
-//! Shapes are taken from the most specific to the least, so that a coarse table, which every packet meets, is filled last.
+//! Shapes are taken from the most specific to the least, so that a coarse table, which every packet meets, is filled last. At the end
+//! tables whose rules all fit into finer ones are emptied again.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -41,6 +42,9 @@ pub(crate) fn tables(
         }
         at = end;
     }
+    if scheme != Scheme::TablePerMask {
+        tables.settle(rules, shapes, shape_of);
+    }
     tables.grown.into_iter().map(Growing::finish).collect()
 }
 
@@ -48,6 +52,128 @@ pub(crate) fn tables(
 struct Tables {
     first: u32,
     grown: Vec<Growing>,
+}
+
+/// A rule that joined a table.
+struct Joined {
+    table: u32,
+    hash: u64,
+    /// It was the first one with its exact key.
+    is_new: bool,
+}
+
+impl Tables {
+    /// Puts a rule into a table if its bucket there has room.
+    fn join(&mut self, t: u32, rule: u32, rules: &[RuleKey]) -> Option<Joined> {
+        let exact = &rules[rule as usize].exact;
+        let table = &mut self.grown[t as usize];
+        let hash = hash_of(self.first + t, &table.mask, exact);
+        let bucket = match table.buckets.entry(hash) {
+            Entry::Occupied(bucket) => bucket.into_mut(),
+            Entry::Vacant(empty) => empty.insert(Bucket::default()),
+        };
+        let mut keys = bucket.keys.iter();
+        let is_new = !keys.any(|&k| rules[k as usize].exact == *exact);
+        if is_new && bucket.keys.len() >= BUCKET_KEYS {
+            return None;
+        }
+        if is_new {
+            bucket.keys.push(rule);
+        }
+        bucket.rules.push(rule);
+        Some(Joined {
+            table: t,
+            hash,
+            is_new,
+        })
+    }
+
+    /// Takes the rule out again that joined last of all.
+    fn leave(&mut self, joined: &Joined) {
+        let buckets = &mut self.grown[joined.table as usize].buckets;
+        let Some(bucket) = buckets.get_mut(&joined.hash) else {
+            return;
+        };
+        bucket.rules.pop();
+        if joined.is_new {
+            bucket.keys.pop();
+        }
+        if bucket.rules.is_empty() {
+            buckets.remove(&joined.hash);
+        }
+    }
+
+    /// Empties tables whose rules all fit into finer ones, the coarsest first, and removes them: each is a probe less.
+    ///
+    /// The first rules of a shape went into a coarse table, because nobody knew yet how many there would be. The later ones
+    /// found its buckets full and opened a finer one.
+    fn settle(&mut self, rules: &[RuleKey], shapes: &[Mask], shape_of: &[u32]) {
+        let mut coarse_first: Vec<u32> = (0..self.grown.len() as u32).collect();
+        coarse_first.sort_by_key(|&t| self.grown[t as usize].bits);
+        let mut is_empty = vec![false; self.grown.len()];
+        for &t in &coarse_first {
+            is_empty[t as usize] = self.is_emptied(t, &is_empty, rules, shapes, shape_of);
+        }
+        if !is_empty.contains(&true) {
+            return;
+        }
+        let kept = self.grown.drain(..).zip(is_empty);
+        let kept: Vec<Growing> = kept.filter(|(_, gone)| !gone).map(|(t, _)| t).collect();
+        // The number of a table is part of its hashes.
+        for (table, number) in kept.into_iter().zip(self.first..) {
+            let mut again = Growing {
+                buckets: HashMap::default(),
+                ..table
+            };
+            for bucket in table.buckets.into_values() {
+                for rule in bucket.rules {
+                    let hash = hash_of(number, &again.mask, &rules[rule as usize].exact);
+                    again.buckets.entry(hash).or_default().rules.push(rule);
+                }
+            }
+            self.grown.push(again);
+        }
+    }
+
+    /// Moves all rules of a table into finer ones that are not gone, or none.
+    fn is_emptied(
+        &mut self,
+        t: u32,
+        gone: &[bool],
+        rules: &[RuleKey],
+        shapes: &[Mask],
+        shape_of: &[u32],
+    ) -> bool {
+        let bits = self.grown[t as usize].bits;
+        let mut finer: Vec<u32> = (0..self.grown.len() as u32)
+            .filter(|&u| !gone[u as usize] && self.grown[u as usize].bits > bits)
+            .collect();
+        finer.sort_by_key(|&u| std::cmp::Reverse(self.grown[u as usize].bits));
+        let buckets = self.grown[t as usize].buckets.values();
+        let mut members: Vec<u32> = buckets.flat_map(|b| b.rules.iter().copied()).collect();
+        // The map's order is nobody's business.
+        members.sort_unstable();
+        let mut open: HashMap<u32, Vec<u32>> = HashMap::new();
+        let mut moved = Vec::new();
+        for rule in members {
+            let shape = shape_of[rule as usize];
+            let open = open.entry(shape).or_insert_with(|| {
+                let mask = &shapes[shape as usize];
+                let fits = |u: &&u32| is_part(&self.grown[**u as usize].mask, mask);
+                finer.iter().filter(fits).copied().collect()
+            });
+            match open.iter().find_map(|&u| self.join(u, rule, rules)) {
+                Some(joined) => moved.push(joined),
+                None => {
+                    for joined in moved.iter().rev() {
+                        self.leave(joined);
+                    }
+                    return false;
+                }
+            }
+        }
+        true
+    }
 }
 
 /// A table that still takes rules in.
@@ -118,25 +244,8 @@ impl Group {
         tables: &mut Tables,
         of_mask: &mut HashMap<Mask, u32>,
     ) {
-        let exact = &rules[rule as usize].exact;
-        for &t in &self.open {
-            let table = &mut tables.grown[t as usize];
-            let hash = hash_of(tables.first + t, &table.mask, exact);
-            let bucket = match table.buckets.entry(hash) {
-                Entry::Occupied(bucket) => bucket.into_mut(),
-                Entry::Vacant(empty) => empty.insert(Bucket::default()),
-            };
-            let known = bucket
-                .keys
-                .iter()
-                .any(|&k| rules[k as usize].exact == *exact);
-            if !known && bucket.keys.len() >= BUCKET_KEYS {
-                continue;
-            }
-            if !known {
-                bucket.keys.push(rule);
-            }
-            bucket.rules.push(rule);
+        let mut open = self.open.iter();
+        if open.any(|&t| tables.join(t, rule, rules).is_some()) {
             return;
         }
         let last = self.levels.len() - 1;
@@ -161,7 +270,7 @@ impl Group {
                 }
             };
             let table = &mut tables.grown[t as usize];
-            let hash = hash_of(tables.first + t, &table.mask, exact);
+            let hash = hash_of(tables.first + t, &table.mask, &rules[rule as usize].exact);
             let bucket = table.buckets.entry(hash).or_default();
             bucket.keys.push(rule);
             bucket.rules.push(rule);
