@@ -25,8 +25,10 @@ struct {
 	__type(value, struct weir_flow);
 } flows SEC(".maps");
 
+/* Buckets of a cache line; mapped memory, so that they begin at one. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct weir_bucket);
@@ -34,6 +36,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct weir_nat_bucket);

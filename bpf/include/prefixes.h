@@ -75,6 +75,7 @@ struct {
 /* By position: where intervals of IPv6 begin (upper, or lower halves), u64, and behind each its row, u32, and 4 bytes of nothing. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct chunk);

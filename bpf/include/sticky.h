@@ -20,8 +20,10 @@ const volatile __u32 weir_lb_fragment_mask = 0;
 const volatile __u32 weir_lb_idle[WEIR_LB_STATES] = {};	/* after which a flow may be displaced, in units of time, by state */
 const volatile __u64 weir_lb_secret = 0;	/* what places in the table depend on */
 
+/* Mapped memory, so that buckets begin at cache lines. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct weir_lb_bucket);
@@ -29,6 +31,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct weir_lb_bucket);

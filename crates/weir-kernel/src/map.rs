@@ -27,6 +27,16 @@ pub struct MapDefinition {
 }
 
 impl MapDefinition {
+    /// Whether two maps are the same to programs, though the values of only one of them are mapped memory.
+    pub fn differs_in_place_only(self, other: MapDefinition) -> bool {
+        let flags = self.flags ^ other.flags;
+        flags == libbpf_sys::BPF_F_MMAPABLE
+            && MapDefinition {
+                flags: other.flags,
+                ..self
+            } == other
+    }
+
     /// Name of the kind as the eBPF documentation has it: `array`, `lru_hash`.
     pub fn kind_name(&self) -> &'static str {
         KINDS.get(self.kind as usize).copied().unwrap_or("unknown")
@@ -366,6 +376,33 @@ impl Map {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_where_the_values_lie_may_differ() {
+        let one = MapDefinition {
+            kind: 2,
+            key: 4,
+            value: 64,
+            entries: 8,
+            flags: 0,
+        };
+        let mapped = MapDefinition {
+            flags: libbpf_sys::BPF_F_MMAPABLE,
+            ..one
+        };
+        assert!(one.differs_in_place_only(mapped) && mapped.differs_in_place_only(one));
+        assert!(!one.differs_in_place_only(one));
+        let larger = MapDefinition {
+            entries: 16,
+            ..mapped
+        };
+        assert!(!one.differs_in_place_only(larger));
+        let other = MapDefinition {
+            flags: libbpf_sys::BPF_F_MMAPABLE | 1,
+            ..one
+        };
+        assert!(!one.differs_in_place_only(other));
+    }
 
     #[test]
     fn kinds_have_names_both_ways() {

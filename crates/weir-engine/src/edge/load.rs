@@ -420,7 +420,7 @@ impl Recipe<'_> {
             return Ok((Role::State, None));
         };
         let have = definition(before.declared);
-        if have == here {
+        if have == here || ours && have.differs_in_place_only(here) {
             return Ok((Role::State, still_there(before.id, name)?));
         }
         // Where its rules have no use for a map, a function of weir's makes room for one bucket: there is nothing to lose.
