@@ -17,12 +17,11 @@ mod redirect_bed;
 mod tunnel_bed;
 
 mod balancer;
-mod balancer_cost;
 mod balancer_flows;
 mod captures_agree;
 mod classifier;
-mod connections_cost;
 mod connections_race;
+mod costs;
 mod dynamic_sets;
 mod edge;
 mod edge_crash;
