@@ -752,6 +752,10 @@ pub(crate) struct BenchArgs {
 /// All benchmarks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Benchmark {
+    /// Every benchmark below, and all targets in one table (root)
+    All(AllBenchArgs),
+    /// What memory, calls and look-ups cost on this machine: the floor of all other figures (root)
+    Limits(LimitsBenchArgs),
     /// Rules, masks and TCP options: weir, nftables, iptables, xdp-filter, baselines of the mmb paper (root)
     Middlebox(MiddleboxBenchArgs),
     /// User engine JIT against the kernel, weir's interpreter and rbpf (root)
@@ -875,6 +879,9 @@ pub(crate) struct BalancerBenchArgs {
     /// Only groups of figures: balancer.cost, balancer.attack, balancer.spread
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
+    /// Object of Katran's balancer to measure beside weir's; default: ../shared/data/katran/balancer.bpf.o
+    #[arg(long, value_name = "FILE")]
+    pub(crate) katran: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -892,6 +899,37 @@ pub(crate) struct RouterBenchArgs {
     /// Only groups of figures whose names start so: router.one, router.full, router.changes
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir bench all`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AllBenchArgs {
+    /// Within a quarter of an hour: fewer sizes, shorter rounds, rough figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write all.tsv with the table, and the files of each benchmark, into this folder
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Only benchmarks whose names start so, as in `limits,middlebox`
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir bench limits`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LimitsBenchArgs {
+    /// Fewer rounds
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write limits.json and limits.tsv into this folder
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,4 +1,4 @@
-//! `weir bench xdp`, `ddos`, `router` and `balancer` at their smallest: figures with documented names, nothing lost on the way, nothing left behind. Times
+//! `weir bench xdp`, `ddos`, `router`, `balancer`, `limits` and `all` at their smallest: figures with documented names, nothing lost on the way, nothing left behind. Times
 //! are not looked at.
 
 use std::process::{Command, Stdio};
@@ -80,9 +80,23 @@ fn packets_are_balanced_in_every_mode_and_attackers_dropped() {
         true => "balancer.cost,balancer.attack",
         false => "balancer.cost",
     };
-    let outcome = bench("balancer", &["--only", only]);
+    // Found by name, not by where the test runs.
+    let object = weir_testdata::find("katran").map(|folder| folder.join("balancer.bpf.o"));
+    let object = object.map(|path| path.to_string_lossy().into_owned());
+    let mut more = vec!["--only", only];
+    more.extend(
+        object
+            .as_deref()
+            .into_iter()
+            .flat_map(|path| ["--katran", path]),
+    );
+    let outcome = bench("balancer", &more);
     for series in ["tx", "redirect", "ipip", "gue", "nat", "dsr"] {
         figure(&outcome, &format!("balancer.{series}.60000"));
+    }
+    if object.is_some() {
+        // Every packet came back from a server.
+        figure(&outcome, "balancer.katran.60000");
     }
     if long() {
         figure(&outcome, "balancer.attack.composed.attacked");
@@ -93,6 +107,56 @@ fn packets_are_balanced_in_every_mode_and_attackers_dropped() {
             .iter()
             .any(|t| t["figure"] == "balancer.over-tx.ipip.60000")
     );
+}
+
+#[test]
+fn limits_are_measured_and_stand_beside_budgets() {
+    if !root("limits_are_measured_and_stand_beside_budgets") {
+        return;
+    }
+    let limits = bench("limits", &[]);
+    for name in [
+        "testrun",
+        "memory.16",
+        "memory.262144",
+        "lookup.percpu-array",
+        "lookup.hash.64",
+        "lookup.lpm-trie.1048576",
+        "atomic",
+        "call",
+        "helper",
+        "clock",
+        "tail-call",
+    ] {
+        figure(&limits, name);
+    }
+    // A walk through 256 MiB cannot be as fast as one through what the first cache holds.
+    assert!(figure(&limits, "memory.262144") > figure(&limits, "memory.16"));
+    let out = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("bench-all-{}", std::process::id()));
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["bench", "all", "--quick", "--only", "limits,vm", "--output"])
+        .arg(&out)
+        .output()
+        .expect("starts");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{words}");
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    let row = table.lines().find(|l| l.starts_with("vm: lookup.jit "));
+    let row = row.unwrap_or_else(|| panic!("{table}"));
+    assert!(
+        row.contains("lookup.kernel") && row.contains("at most 0.5"),
+        "{row}"
+    );
+    for file in ["all.tsv", "limits.tsv", "vm.json"] {
+        assert!(out.join(file).is_file(), "{file}");
+    }
+    std::fs::remove_dir_all(&out).expect("ours");
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["bench", "all", "--only", "nosuch"])
+        .output()
+        .expect("starts");
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

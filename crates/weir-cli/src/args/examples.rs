@@ -375,6 +375,14 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("bench vm", &["weir bench vm --quick"]),
     ("bench xdp", &["weir bench xdp --only live"]),
+    (
+        "bench all",
+        &[
+            "weir bench all --quick",
+            "weir bench all --quick --output results --only limits,middlebox",
+        ],
+    ),
+    ("bench limits", &["weir bench limits"]),
     ("bench ddos", &["weir bench ddos --quick"]),
     ("bench router", &["weir bench router --quick"]),
     ("bench balancer", &["weir bench balancer --quick"]),

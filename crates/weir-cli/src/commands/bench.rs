@@ -8,33 +8,35 @@ use std::sync::atomic::AtomicBool;
 
 use weir_lab::LabError;
 use weir_lab::bench::{
-    BenchOptions, Outcome, SensorBench, Traffic, balancer, ddos, middlebox, network, router,
-    sensor, sensor_part, vm, xdp, xsk,
+    BenchOptions, Outcome, SensorBench, Traffic, all, balancer, ddos, limits, middlebox, network,
+    router, sensor, sensor_part, vm, xdp, xsk,
 };
 use weir_lab::generate::Gaps;
 
 use super::program;
-use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs, SensorBenchArgs};
+use crate::args::{
+    AllBenchArgs, BalancerBenchArgs, BenchArgs, Benchmark, MiddleboxBenchArgs, SensorBenchArgs,
+};
 use crate::failure::Failure;
 use crate::output;
 
 /// Where the data that some tests and benchmarks share may lie, from the project's folder.
 const SHARED: &str = "../shared/data";
 const CLASSBENCH: &str = "../shared/data/classbench";
+const KATRAN: &str = "../shared/data/katran/balancer.bpf.o";
 
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     match &args.benchmark {
+        Benchmark::All(args) => run_all(args),
+        Benchmark::Limits(args) => {
+            run_one(limits, &shown(args.json, &args.output), args.quick, &[])
+        }
         Benchmark::Middlebox(args) => run_middlebox(args),
         Benchmark::Vm(args) => run_one(vm, &shown(args.json, &args.output), args.quick, &[]),
         Benchmark::Xdp(args) => {
             run_one(xdp, &shown(args.json, &args.output), args.quick, &args.only)
         }
-        Benchmark::Balancer(args) => run_one(
-            balancer,
-            &shown(args.json, &args.output),
-            args.quick,
-            &args.only,
-        ),
+        Benchmark::Balancer(args) => run_balancer(args),
         Benchmark::Router(args) => run_one(
             router,
             &shown(args.json, &args.output),
@@ -58,6 +60,38 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     }
 }
 
+fn run_all(args: &AllBenchArgs) -> Result<ExitCode, Failure> {
+    needs_root()?;
+    if let Some(dir) = &args.output {
+        create(dir)?;
+    }
+    let stop = crate::limits::stop_on_signals()?;
+    let options = BenchOptions {
+        weir: program::weir()?,
+        quick: args.quick,
+        largest: None,
+        only: args.only.clone(),
+        rules: Some(PathBuf::from(CLASSBENCH)).filter(|p| p.is_dir()),
+        peer: Some(PathBuf::from(KATRAN)).filter(|p| p.is_file()),
+        quiet: args.json,
+        progress: output::stderr_is_terminal(),
+        stop: &stop,
+    };
+    let found = all(&options, &mut io::stdout()).map_err(failure)?;
+    if args.json {
+        output::json(&found)?;
+    } else {
+        output::out(&found.table())?;
+    }
+    if let Some(dir) = &args.output {
+        for outcome in found.outcomes() {
+            write_files(outcome, dir)?;
+        }
+        write(&dir.join("all.tsv"), &found.tsv())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 fn run_middlebox(args: &MiddleboxBenchArgs) -> Result<ExitCode, Failure> {
     let shared = Some(PathBuf::from(CLASSBENCH)).filter(|p| p.is_dir());
     carry_out(&shown(args.json, &args.output), middlebox, |stop| {
@@ -67,6 +101,30 @@ fn run_middlebox(args: &MiddleboxBenchArgs) -> Result<ExitCode, Failure> {
             largest: args.max_rules.map(|n| n as usize),
             only: args.only.clone(),
             rules: args.rules.clone().or(shared),
+            peer: None,
+            quiet: args.json,
+            progress: output::stderr_is_terminal(),
+            stop,
+        })
+    })
+}
+
+fn run_balancer(args: &BalancerBenchArgs) -> Result<ExitCode, Failure> {
+    if let Some(path) = args.katran.as_ref().filter(|path| !path.is_file()) {
+        return Err(Failure::usage(format!(
+            "--katran {}: there is no such file",
+            path.display()
+        )));
+    }
+    let shared = Some(PathBuf::from(KATRAN)).filter(|p| p.is_file());
+    carry_out(&shown(args.json, &args.output), balancer, |stop| {
+        Ok(BenchOptions {
+            weir: program::weir()?,
+            quick: args.quick,
+            largest: None,
+            only: args.only.clone(),
+            rules: None,
+            peer: args.katran.clone().or(shared),
             quiet: args.json,
             progress: output::stderr_is_terminal(),
             stop,
@@ -123,6 +181,7 @@ fn run_sensor(args: &SensorBenchArgs) -> Result<ExitCode, Failure> {
                 largest: None,
                 only: Vec::new(),
                 rules: None,
+                peer: None,
                 quiet: args.json,
                 progress: output::stderr_is_terminal(),
                 stop,
@@ -145,6 +204,7 @@ fn run_one(
             largest: None,
             only: only.to_vec(),
             rules: None,
+            peer: None,
             quiet: shown.json,
             progress: output::stderr_is_terminal(),
             stop,
@@ -170,12 +230,22 @@ fn carry_out(
     bench: fn(&BenchOptions<'_>, &mut dyn io::Write) -> Result<Outcome, LabError>,
     options: impl for<'s> FnOnce(&'s AtomicBool) -> Result<BenchOptions<'s>, Failure>,
 ) -> Result<ExitCode, Failure> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Failure::Failed(
-            "benchmarks load programs and build namespaces: run this as root".to_owned(),
-        ));
-    }
+    needs_root()?;
     measure(shown, bench, options)
+}
+
+fn needs_root() -> Result<(), Failure> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Failure::Failed(
+        "benchmarks load programs and build namespaces: run this as root".to_owned(),
+    ))
+}
+
+fn create(dir: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(dir)
+        .map_err(|e| Failure::usage(format!("cannot create {}: {e}", dir.display())))
 }
 
 /// Carries out what needs no privileges beyond those that there are.
@@ -186,21 +256,11 @@ fn measure(
 ) -> Result<ExitCode, Failure> {
     if let Some(dir) = shown.out {
         // Before minutes of measuring, not after.
-        fs::create_dir_all(dir)
-            .map_err(|e| Failure::usage(format!("cannot create {}: {e}", dir.display())))?;
+        create(dir)?;
     }
     let stop = crate::limits::stop_on_signals()?;
     let options = options(&stop)?;
-    let outcome = match bench(&options, &mut io::stdout()) {
-        Ok(outcome) => outcome,
-        Err(LabError::Output(error)) => return Err(error.into()),
-        Err(
-            error @ (LabError::NothingSelected(..) | LabError::RuleSet { .. } | LabError::Mix(_)),
-        ) => {
-            return Err(Failure::usage(error));
-        }
-        Err(error) => return Err(Failure::failed(error)),
-    };
+    let outcome = bench(&options, &mut io::stdout()).map_err(failure)?;
     if shown.json {
         output::json(&outcome)?;
     } else {
@@ -212,6 +272,17 @@ fn measure(
     Ok(ExitCode::SUCCESS)
 }
 
+/// What the user chose wrongly is told as such.
+fn failure(error: LabError) -> Failure {
+    match error {
+        LabError::Output(error) => error.into(),
+        error @ (LabError::NothingSelected(..) | LabError::RuleSet { .. } | LabError::Mix(_)) => {
+            Failure::usage(error)
+        }
+        error => Failure::failed(error),
+    }
+}
+
 fn write_files(outcome: &Outcome, dir: &Path) -> Result<(), Failure> {
     let mut json = serde_json::to_string_pretty(outcome).map_err(Failure::failed)?;
     json.push('\n');
@@ -221,9 +292,12 @@ fn write_files(outcome: &Outcome, dir: &Path) -> Result<(), Failure> {
     ];
     files.extend(outcome.plots());
     for (name, text) in files {
-        let path = dir.join(name);
-        fs::write(&path, text)
-            .map_err(|e| Failure::Failed(format!("cannot write {}: {e}", path.display())))?;
+        write(&dir.join(name), &text)?;
     }
     Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text)
+        .map_err(|e| Failure::Failed(format!("cannot write {}: {e}", path.display())))
 }

@@ -348,6 +348,60 @@ pub const MIDDLEBOX: &[Row] = &[
     },
 ];
 
+/// All figures of `weir bench limits`.
+pub const LIMITS: &[Row] = &[
+    Row {
+        pattern: "testrun",
+        meaning: "the empty program in a test run: the floor of all test runs",
+        target: "",
+    },
+    Row {
+        pattern: "memory.N",
+        meaning: "a look-up in an array and a load from N KiB, where each load says which line is next",
+        target: "",
+    },
+    Row {
+        pattern: "lookup.percpu-array",
+        meaning: "a look-up in a per-CPU array that is in the cache, and a count",
+        target: "",
+    },
+    Row {
+        pattern: "lookup.hash.N",
+        meaning: "a look-up in a hash of N entries with keys of 16 bytes, each of another entry",
+        target: "",
+    },
+    Row {
+        pattern: "lookup.lpm-trie.N",
+        meaning: "a look-up in the kernel's prefix trie of N host routes",
+        target: "",
+    },
+    Row {
+        pattern: "atomic",
+        meaning: "an atomic addition to a line that no other CPU has",
+        target: "",
+    },
+    Row {
+        pattern: "call",
+        meaning: "a call of a function of the program, and its return",
+        target: "",
+    },
+    Row {
+        pattern: "helper",
+        meaning: "a call of the shortest helper (`bpf_get_numa_node_id`)",
+        target: "",
+    },
+    Row {
+        pattern: "clock",
+        meaning: "`bpf_ktime_get_ns`",
+        target: "",
+    },
+    Row {
+        pattern: "tail-call",
+        meaning: "a tail call through a program array",
+        target: "",
+    },
+];
+
 /// All figures of `weir bench vm`.
 pub const VM: &[Row] = &[
     Row {
@@ -712,9 +766,14 @@ pub const BALANCER: &[Row] = &[
         target: "",
     },
     Row {
+        pattern: "balancer.katran.N",
+        meaning: "the same by Katran, which encapsulates in IP, from an object that `--katran` names; its cache holds as many flows",
+        target: "",
+    },
+    Row {
         pattern: "balancer.ipip|gue|nat|dsr.N",
         meaning: "the same by weir's balancer: encapsulated in IP or GUE, translated, or with the server's link-layer address. N = 1: a bare hit",
-        target: "nft's at least 3x at 60,000 flows",
+        target: "nft's at least 3x at 60,000 flows; ipip at most 1x of katran",
     },
     Row {
         pattern: "balancer.over-tx.ipip|gue|nat|dsr.N",
@@ -953,7 +1012,7 @@ pub const SENSOR: &[Row] = &[
 /// Whether a figure's name follows one of the patterns.
 pub fn is_known(name: &str) -> bool {
     let all = [
-        MIDDLEBOX, VM, XDP, DDOS, ROUTER, BALANCER, NETWORK, XSK, SENSOR,
+        LIMITS, MIDDLEBOX, VM, XDP, DDOS, ROUTER, BALANCER, NETWORK, XSK, SENSOR,
     ];
     all.iter().copied().flatten().any(|row| row.covers(name))
 }
@@ -1001,6 +1060,7 @@ mod tests {
     fn the_documented_tables_are_these() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/figures.md");
         let benches = [
+            ("limits", LIMITS),
             ("middlebox", MIDDLEBOX),
             ("vm", VM),
             ("xdp", XDP),

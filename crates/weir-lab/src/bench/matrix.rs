@@ -107,10 +107,11 @@ impl Outcome {
             }
         }
         let single = self.figures.iter().filter(|f| split(&f.name).is_none());
-        for figure in single {
+        for (n, figure) in single.enumerate() {
             let _ = writeln!(
                 text,
-                "\n{} {} {} ±{:.0}%",
+                "{}{} {} {} ±{:.0}%",
+                if n == 0 { "\n" } else { "" },
                 figure.name,
                 short(figure.value),
                 figure.unit,
@@ -136,6 +137,13 @@ impl Outcome {
             "not installed, so not measured (`scripts/setup bench` installs them)",
             absent
                 .map(|a| format!("{} (package {})", a.program, a.package))
+                .collect(),
+        );
+        let budgets = self.budgets();
+        section(
+            "budgets: the most that one packet does",
+            budgets
+                .map(|(name, budget)| format!("{name}: {budget}"))
                 .collect(),
         );
         let refused = self.refused.iter();

@@ -4,6 +4,7 @@
 //! `testrun` measures programs alone, `live` packets through a box, `bandwidth` streams through a box. What is measured is selected by
 //! groups; every group leaves nothing behind. No figure is asserted here: targets are judged and told.
 
+mod all;
 mod balancer;
 mod bandwidth;
 mod bed;
@@ -12,6 +13,7 @@ mod classbench;
 mod connections;
 mod ddos;
 mod edge;
+mod limits;
 mod live;
 mod matrix;
 pub(crate) mod measure;
@@ -33,10 +35,12 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use all::{All, BenchRun, all};
 pub use balancer::balancer_bench as balancer;
 pub use ddos::ddos;
+pub use limits::limits;
 pub use network::network;
-pub use report::{Absent, Figure, Outcome, RatioTarget, Refused};
+pub use report::{Absent, Budget, Figure, Outcome, RatioTarget, Refused};
 pub use router::router;
 pub use sensor::{Made, SensorBench, Traffic, sensor, sensor_part};
 pub use vm::vm;
@@ -58,6 +62,8 @@ pub struct BenchOptions<'a> {
     pub only: Vec<String>,
     /// ClassBench sets: a file or a folder.
     pub rules: Option<PathBuf>,
+    /// An object of Katran's balancer, for `balancer`.
+    pub peer: Option<PathBuf>,
     /// Nothing but the outcome.
     pub quiet: bool,
     /// Show progress on standard error.

@@ -29,6 +29,9 @@ pub struct Figure {
     /// This value through that one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
+    /// What a packet does for it, counted in the user engine; of weir's own programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// The rounds, for comparing round by round.
     #[serde(skip)]
     pub(crate) samples: Samples,
@@ -44,8 +47,46 @@ impl Figure {
             spread: samples.spread(),
             against: None,
             ratio: None,
+            budget: None,
             samples,
         }
+    }
+}
+
+/// The most that one packet of a figure does. docs/design/costs.md says how it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Budget {
+    /// Instructions.
+    pub instructions: u64,
+    /// Calls of functions.
+    pub calls: u64,
+    /// Calls of helpers, look-ups that are compiled in line excluded.
+    pub helpers: u64,
+    /// Cache lines of maps that most packets share.
+    pub shared_lines: u64,
+    /// Cache lines of maps that few other packets touch: misses, once there are enough rules or flows.
+    pub own_lines: u64,
+}
+
+impl From<weir_vm::Budget> for Budget {
+    fn from(counted: weir_vm::Budget) -> Budget {
+        Budget {
+            instructions: counted.instructions,
+            calls: counted.calls,
+            helpers: counted.helpers,
+            shared_lines: counted.shared_lines,
+            own_lines: counted.own_lines,
+        }
+    }
+}
+
+impl std::fmt::Display for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} instructions, {} calls, {} helpers, {} shared and {} own lines",
+            self.instructions, self.calls, self.helpers, self.shared_lines, self.own_lines
+        )
     }
 }
 
@@ -126,6 +167,12 @@ impl Outcome {
     /// A figure by name.
     pub fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|f| f.name == name)
+    }
+
+    /// Figures that have a budget, with it.
+    pub(crate) fn budgets(&self) -> impl Iterator<Item = (&str, Budget)> {
+        let figures = self.figures.iter();
+        figures.filter_map(|f| Some((f.name.as_str(), f.budget?)))
     }
 
     /// Records a ratio of two figures if both are there; the upper figure shows it, too.
@@ -215,6 +262,9 @@ impl Outcome {
         for target in &self.targets {
             let _ = writeln!(text, "# {target}");
         }
+        for (name, budget) in self.budgets() {
+            let _ = writeln!(text, "# budget of {name}: {budget}");
+        }
         for one in &self.refused {
             let _ = writeln!(text, "# not measured: {}: {}", one.name, one.why);
         }
@@ -222,13 +272,20 @@ impl Outcome {
     }
 }
 
-impl std::fmt::Display for RatioTarget {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = match self.met {
+impl RatioTarget {
+    /// Whether the promise holds, in words.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.met {
             Some(true) => "met",
             Some(false) => "NOT MET",
             None => "for information",
-        };
+        }
+    }
+}
+
+impl std::fmt::Display for RatioTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.state();
         write!(
             f,
             "{} / {}: {:.2} ({}): {state}",

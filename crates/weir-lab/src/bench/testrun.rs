@@ -12,10 +12,12 @@ use weir_functions::middlebox::{Bounds, plan_with};
 use weir_functions::plan::{InstancePlan, PortConstants};
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_policy::{FileSets, Source, parse};
+use weir_vm::{Env, Frame, Machine};
 
 use super::measure::Samples;
-use super::report::{Figure, Promise};
+use super::report::{Budget, Figure, Promise};
 use super::rules::{self, Packet, Random, Rule};
+use super::vm::{engine, user_machine};
 use super::{Bench, Group, classbench};
 use crate::LabError;
 
@@ -58,8 +60,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> Result<(), LabError> {
             variant.measure(bench.scale.repeat)?;
         }
     }
-    for variant in &variants {
-        variant.report(&harness, bench);
+    for variant in &mut variants {
+        variant.report(&harness, bench)?;
     }
     targets(bench);
     Ok(())
@@ -333,10 +335,24 @@ struct Variant {
     cold: Vec<Vec<u8>>,
     any: Vec<Vec<u8>>,
     met: Option<f64>,
-    /// Of weir's programs: bounds, and ms of planning and of loading.
-    built: Option<(Bounds, f64, f64)>,
+    /// Of weir's programs.
+    built: Option<Built>,
     ns: [Samples; 3],
 }
+
+/// How one of weir's programs came about.
+struct Built {
+    bounds: Bounds,
+    /// ms.
+    planned: f64,
+    /// ms.
+    loaded: f64,
+    /// The same program, interpreted and counted.
+    counted: Machine,
+}
+
+/// Packets that budgets are counted for.
+const COUNTED: usize = 256;
 
 const KINDS: [&str; 3] = ["hot", "cold", "any"];
 
@@ -359,7 +375,14 @@ impl Variant {
         let program = load(&plan)?;
         let loaded = started.elapsed().as_secs_f64() * 1e3;
         let mut variant = Variant::baseline(name, program, Vec::new());
-        variant.built = Some((bounds, planned, loaded));
+        let mut counted = user_machine(&plan)?;
+        counted.count_costs();
+        variant.built = Some(Built {
+            bounds,
+            planned,
+            loaded,
+            counted,
+        });
         Ok(variant)
     }
 
@@ -412,19 +435,24 @@ impl Variant {
         Ok(())
     }
 
-    fn report(&self, harness: &Variant, bench: &mut Bench<'_>) {
+    fn report(&mut self, harness: &Variant, bench: &mut Bench<'_>) -> Result<(), LabError> {
+        let budgets = self.budgets()?;
         for (kind, name) in KINDS.iter().enumerate() {
             if self.ns[kind].0.is_empty() {
                 continue;
             }
             let net = self.ns[kind].minus(&harness.ns[kind]);
-            bench.figure(Figure::new(
-                format!("{}.{name}", self.name),
-                "ns/packet",
-                net,
-            ));
+            let mut figure = Figure::new(format!("{}.{name}", self.name), "ns/packet", net);
+            figure.budget = budgets[kind];
+            bench.figure(figure);
         }
-        if let Some((bounds, planned, loaded)) = self.built {
+        if let Some(Built {
+            bounds,
+            planned,
+            loaded,
+            ..
+        }) = &self.built
+        {
             let met = self.met.map_or_else(String::new, |met| {
                 format!(", an any packet matches {met:.1}")
             });
@@ -433,6 +461,26 @@ impl Variant {
                 self.name, bounds.tables, bounds.probes, bounds.candidates
             ));
         }
+        Ok(())
+    }
+
+    /// What packets of each kind of traffic do, in weir's programs.
+    fn budgets(&mut self) -> Result<[Option<Budget>; 3], LabError> {
+        let mut budgets = [None; 3];
+        let Some(built) = &mut self.built else {
+            return Ok(budgets);
+        };
+        for (budget, packets) in budgets.iter_mut().zip([&self.hot, &self.cold, &self.any]) {
+            let mut costs = Vec::new();
+            for packet in packets.iter().take(COUNTED) {
+                let mut frame = Frame::new(packet);
+                let run = built.counted.run_xdp(&mut frame, &Env::default());
+                run.map_err(engine)?;
+                costs.extend(built.counted.take_cost());
+            }
+            *budget = (!costs.is_empty()).then(|| weir_vm::Budget::of(&costs).into());
+        }
+        Ok(budgets)
     }
 }
 

@@ -335,7 +335,7 @@ fn user_lookup() -> Result<Machine, LabError> {
 }
 
 /// The data plane in the user engine, with the constants and maps it has in the kernel.
-fn user_machine(plan: &InstancePlan) -> Result<Machine, LabError> {
+pub(super) fn user_machine(plan: &InstancePlan) -> Result<Machine, LabError> {
     let elf = plan.object.bytes().unwrap_or_default();
     let mut object = Object::parse(elf).map_err(engine)?;
     let port = PortConstants::default().constants();
@@ -385,14 +385,14 @@ fn question(to: u32) -> Vec<u8> {
 }
 
 /// What the user engine can answer with.
-trait EngineFailure: std::error::Error {}
+pub(super) trait EngineFailure: std::error::Error {}
 impl EngineFailure for LoadError {}
 impl EngineFailure for MapError {}
 impl EngineFailure for CompileError {}
 impl EngineFailure for weir_vm::jit::JitError {}
 impl EngineFailure for weir_vm::Fault {}
 
-fn engine(error: impl EngineFailure) -> LabError {
+pub(super) fn engine(error: impl EngineFailure) -> LabError {
     LabError::Engine(error.to_string())
 }
 

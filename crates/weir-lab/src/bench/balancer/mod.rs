@@ -5,6 +5,7 @@
 //! that loses a packet has no figure.
 
 pub(crate) mod bed;
+mod katran;
 mod service;
 mod spread;
 mod traffic;
@@ -130,6 +131,19 @@ impl Balancing<'_, '_> {
             self.all_flows("balancer.nft", bed, None)?;
         } else {
             self.bench.absent("nft", "nftables");
+        }
+        if let Some(path) = self.bench.options.peer.clone() {
+            self.bench.progress("building balancer.katran")?;
+            let elf =
+                std::fs::read(&path).map_err(LabError::io(format!("read {}", path.display())))?;
+            let mut bed = Bed::build(false, 0)?;
+            bed.attach(&katran::katran(&elf, &servers(), CONNECTIONS)?)?;
+            self.all_flows("balancer.katran", bed, None)?;
+        } else {
+            self.bench.refuse(
+                "balancer.katran",
+                "no object of Katran in ../shared/data/katran; name one with --katran",
+            );
         }
         for mode in MODES {
             let name = format!("balancer.{mode}");
@@ -282,6 +296,14 @@ fn targets(bench: &mut Bench<'_>) {
             };
             outcome.compare(&format!("balancer.nft.{flows}"), &name, promise);
         }
+    }
+    // Both encapsulate in IP.
+    for flows in FLOWS {
+        outcome.compare(
+            &format!("balancer.ipip.{flows}"),
+            &format!("balancer.katran.{flows}"),
+            Promise::AtMost(1.0),
+        );
     }
     let attack = |series: &str| format!("balancer.attack.{series}.attacked");
     outcome.compare(&attack("balancer"), &attack("composed"), Promise::Reported);
