@@ -1,7 +1,6 @@
 //! One connection to a member of the cluster: TLS 1.2 or newer, HTTP/1.1, JSON. Every wait has a limit.
 
 use std::future::Future;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,11 +13,11 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::settings::{Endpoint, Settings};
+use crate::settings::Settings;
+use crate::tls::{self, Endpoint, Identity, TlsError};
 
 /// Longest wait for a connection, TLS included, and for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
@@ -90,6 +89,12 @@ pub enum StoreError {
     },
 }
 
+impl From<TlsError> for StoreError {
+    fn from(TlsError { path, why }: TlsError) -> StoreError {
+        StoreError::File { path, why }
+    }
+}
+
 /// Keys and certificates, read once.
 #[derive(Clone)]
 pub(crate) struct Tls(Arc<ClientConfig>);
@@ -102,42 +107,11 @@ impl std::fmt::Debug for Tls {
 
 impl Tls {
     pub(crate) fn of(settings: &Settings) -> Result<Tls, StoreError> {
-        let wrong = |path: &Path, why: String| StoreError::File {
-            path: path.display().to_string(),
-            why,
+        let identity = match (&settings.cert, &settings.key) {
+            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+            _ => None,
         };
-        let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, StoreError> {
-            let all = CertificateDer::pem_file_iter(path)
-                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .map_err(|error| wrong(path, error.to_string()))?;
-            match all.is_empty() {
-                true => Err(wrong(path, "it has no certificate (PEM)".to_owned())),
-                false => Ok(all),
-            }
-        };
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(&settings.ca)? {
-            let added = roots.add(certificate);
-            added.map_err(|error| wrong(&settings.ca, error.to_string()))?;
-        }
-        let builder =
-            ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()));
-        let builder = builder
-            .with_safe_default_protocol_versions()
-            .map_err(|error| wrong(&settings.ca, error.to_string()))?
-            .with_root_certificates(roots);
-        let mut config = match (&settings.cert, &settings.key) {
-            (Some(cert), Some(key)) => {
-                let private = PrivateKeyDer::from_pem_file(key)
-                    .map_err(|error| wrong(key, error.to_string()))?;
-                builder
-                    .with_client_auth_cert(certificates(cert)?, private)
-                    .map_err(|error| wrong(cert, error.to_string()))?
-            }
-            _ => builder.with_no_client_auth(),
-        };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Tls(Arc::new(config)))
+        Ok(Tls(tls::client(&settings.ca, identity)?))
     }
 }
 
@@ -189,13 +163,9 @@ impl Connection {
             // Its end is seen by whoever waits for an answer.
             let _ = connection.await;
         });
-        let host = match endpoint.host.contains(':') {
-            true => format!("[{}]:{}", endpoint.host, endpoint.port),
-            false => format!("{}:{}", endpoint.host, endpoint.port),
-        };
         Ok(Connection {
             endpoint: endpoint.to_string(),
-            host,
+            host: endpoint.authority(),
             sender,
             driver,
         })

@@ -17,6 +17,7 @@ mod local;
 mod publish;
 mod reading;
 mod settings;
+pub mod tls;
 
 pub use document::{NetworkPart, Part, Parts, StoreDocumentError, join, split, with_keys};
 pub use entry::{

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use crate::tls::Endpoint;
+
 /// How the store is reached, and as whom.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -31,57 +33,6 @@ fn default_grace() -> u64 {
     5
 }
 
-/// A member of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Endpoint {
-    /// Name or address.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-}
-
-impl TryFrom<String> for Endpoint {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Endpoint, String> {
-        let wrong = || format!("expected https://HOST:PORT, found `{text}`");
-        let rest = match text.strip_prefix("https://") {
-            Some(rest) => rest.strip_suffix('/').unwrap_or(rest),
-            None if text.starts_with("http://") => {
-                return Err(format!(
-                    "`{text}` is not encrypted, and whoever changes the store changes networks: serve etcd with TLS and write https://"
-                ));
-            }
-            None => return Err(wrong()),
-        };
-        let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let is_name = |host: &str| {
-            !host.is_empty()
-                && host
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b".-:_".contains(&byte))
-        };
-        match port.parse() {
-            Ok(port) if port != 0 && is_name(host) => Ok(Endpoint {
-                host: host.to_owned(),
-                port,
-            }),
-            _ => Err(wrong()),
-        }
-    }
-}
-
-impl std::fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "https://[{}]:{}", self.host, self.port),
-            false => write!(f, "https://{}:{}", self.host, self.port),
-        }
-    }
-}
-
 impl Settings {
     /// What several keys say together.
     ///
@@ -100,36 +51,5 @@ impl Settings {
             );
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endpoints_are_encrypted_and_have_a_port() {
-        let read = |text: &str| Endpoint::try_from(text.to_owned());
-        for (text, shown) in [
-            ("https://10.0.0.1:2379", "https://10.0.0.1:2379"),
-            (
-                "https://etcd-1.example:2379/",
-                "https://etcd-1.example:2379",
-            ),
-            ("https://[2001:db8::1]:2379", "https://[2001:db8::1]:2379"),
-        ] {
-            assert_eq!(read(text).expect("right").to_string(), shown);
-        }
-        let refused = read("http://10.0.0.1:2379").expect_err("plain");
-        assert!(refused.contains("not encrypted"), "{refused}");
-        for text in [
-            "10.0.0.1:2379",
-            "https://10.0.0.1",
-            "https://a b:1",
-            "https://:1",
-            "https://a:0",
-        ] {
-            assert!(read(text).is_err(), "{text}");
-        }
     }
 }
