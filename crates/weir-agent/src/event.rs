@@ -93,6 +93,11 @@ pub enum Event {
         /// The path of its socket, or the address of its metrics.
         at: String,
     },
+    /// Certificate and key for other hosts were replaced.
+    Renewed {
+        /// The file of the certificate.
+        file: PathBuf,
+    },
     /// The store was reached or lost, or says something else.
     Store {
         /// The edge.
@@ -160,6 +165,11 @@ impl fmt::Display for Event {
                 None => write!(f, "{what}, requested by {user}"),
             },
             Event::Serving { at } => write!(f, "the API serves at {at}"),
+            Event::Renewed { file } => write!(
+                f,
+                "other hosts get the renewed certificate {}",
+                file.display()
+            ),
             Event::Store { edge, text, .. } => write!(f, "edge {edge}: {text}"),
             Event::Warning { text } => f.write_str(text),
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::settings::SETTINGS;
+use crate::settings::{CLIENT, SETTINGS};
 
 /// What tells one state of a file from another without reading it; `None`: it is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,10 @@ pub(crate) fn in_folder(folder: &Path) -> io::Result<Vec<PathBuf>> {
         let is_hidden = path
             .file_name()
             .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if is_toml && !is_hidden && path.file_name().is_some_and(|name| name != SETTINGS) {
+        let is_own = path
+            .file_name()
+            .is_some_and(|name| name == SETTINGS || name == CLIENT);
+        if is_toml && !is_hidden && !is_own {
             files.push(path);
         }
     }

@@ -21,7 +21,8 @@ pub use agent::{Agent, Row, State, View};
 pub use children::{ChildRow, Programs, is_orphan};
 pub use event::Event;
 pub use settings::{
-    ApiSettings, EdgeSettings, Edits, Group, LoopbackAddress, SETTINGS, Settings, Socket,
+    ApiSettings, CLIENT, ClientRole, EdgeSettings, Edits, Group, LoopbackAddress, RemoteAddress,
+    SETTINGS, Settings, Socket,
 };
 
 /// What keeps the agent from working at all. What goes wrong with one file or edge is an [`Event`].

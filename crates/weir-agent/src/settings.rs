@@ -12,6 +12,9 @@ use crate::AgentError;
 /// Name of the file in the folder of the edges.
 pub const SETTINGS: &str = "agent.toml";
 
+/// Name of the file beside it that says how commands of this host reach other agents.
+pub const CLIENT: &str = "client.toml";
+
 /// What becomes of edits of a running edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -51,6 +54,118 @@ pub struct ApiSettings {
     pub metrics: Option<LoopbackAddress>,
     /// Where browsers find the page.
     pub page: Option<LoopbackAddress>,
+    /// Where other hosts reach the API by TLS.
+    pub listen: Option<RemoteAddress>,
+    /// The certificate that is shown there (PEM), with those of authorities in between.
+    pub tls_certificate: Option<PathBuf>,
+    /// Its private key (PEM).
+    pub tls_key: Option<PathBuf>,
+    /// Certificates of authorities that clients' certificates are verified with (PEM).
+    pub client_ca: Option<PathBuf>,
+    /// Roles of clients, by the common name or a URI of their certificate.
+    pub clients: BTreeMap<String, ClientRole>,
+}
+
+/// What the owner of a certificate may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientRole {
+    /// See everything.
+    Read,
+    /// Change edges, too.
+    Operate,
+}
+
+/// Files of the address that other hosts reach.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TlsFiles<'s> {
+    pub(crate) certificate: &'s Path,
+    pub(crate) key: &'s Path,
+    pub(crate) client_ca: &'s Path,
+}
+
+impl ApiSettings {
+    /// Files of the address that other hosts reach; `None`: there is none.
+    pub(crate) fn tls_files(&self) -> Option<TlsFiles<'_>> {
+        self.listen?;
+        Some(TlsFiles {
+            certificate: self.tls_certificate.as_deref()?,
+            key: self.tls_key.as_deref()?,
+            client_ca: self.client_ca.as_deref()?,
+        })
+    }
+
+    /// What several keys say together.
+    fn check(&self) -> Result<(), String> {
+        if self.page.is_some() && self.socket == Socket::Off {
+            return Err(
+                "`page` needs the socket, through which `weir page` asks for a login link: remove `socket = \"off\"`"
+                    .to_owned(),
+            );
+        }
+        let files = [
+            ("tls-certificate", &self.tls_certificate),
+            ("tls-key", &self.tls_key),
+            ("client-ca", &self.client_ca),
+        ];
+        for (key, path) in files {
+            match (path, self.listen.is_some()) {
+                (None, true) => {
+                    return Err(format!(
+                        "`listen` needs `{key}`: other hosts are served by TLS with certificates of both sides only"
+                    ));
+                }
+                (Some(path), _) if !path.is_absolute() => {
+                    return Err(format!(
+                        "`{key}` is `{}`: expected an absolute path",
+                        path.display()
+                    ));
+                }
+                (Some(_), false) => {
+                    return Err(format!(
+                        "`{key}` is for `listen`, which is missing: add it, as `listen = \"192.0.2.1:9479\"`"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        if self.listen.is_some() == self.clients.is_empty() {
+            return Err(match self.listen {
+                Some(_) => "`listen` serves nobody without `[api.clients]`: name certificates there, as `\"noc.example.net\" = \"read\"`".to_owned(),
+                None => "`[api.clients]` is for `listen`, which is missing: add it, as `listen = \"192.0.2.1:9479\"`".to_owned(),
+            });
+        }
+        if self.clients.keys().any(|name| name.trim().is_empty()) {
+            return Err("a name of `[api.clients]` is empty: write the common name or the URI of a certificate".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// An address and port that other hosts may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct RemoteAddress(pub SocketAddr);
+
+impl TryFrom<String> for RemoteAddress {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<RemoteAddress, String> {
+        address(&text, "192.0.2.1:9479 or [2001:db8::1]:9479").map(RemoteAddress)
+    }
+}
+
+/// An address with a port that is the same each time.
+fn address(text: &str, example: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| format!("expected an address and a port, as {example}, found `{text}`"))?;
+    if address.port() == 0 {
+        return Err(format!(
+            "port 0 is a different port each time: name one, as in {example}"
+        ));
+    }
+    Ok(address)
 }
 
 /// An address and port of this host that other hosts do not reach.
@@ -62,14 +177,7 @@ impl TryFrom<String> for LoopbackAddress {
     type Error = String;
 
     fn try_from(text: String) -> Result<LoopbackAddress, String> {
-        let address: SocketAddr = text.parse().map_err(|_| {
-            format!(
-                "expected an address and a port, as 127.0.0.1:9477 or [::1]:9477, found `{text}`"
-            )
-        })?;
-        if address.port() == 0 {
-            return Err("port 0 is a different port each time: name one, as 9477".to_owned());
-        }
+        let address = address(&text, "127.0.0.1:9477 or [::1]:9477")?;
         if !address.ip().is_loopback() {
             return Err(format!(
                 "{} is not a loopback address, and the connection is not encrypted. Listen on 127.0.0.1 or [::1], and let a proxy with TLS or a tunnel lead there",
@@ -203,12 +311,7 @@ impl Settings {
 /// Reads settings, and checks what several keys say together.
 fn parse(text: &str) -> Result<Settings, String> {
     let settings: Settings = toml::from_str(text).map_err(|error| error.to_string())?;
-    if settings.api.page.is_some() && settings.api.socket == Socket::Off {
-        return Err(
-            "`page` needs the socket, through which `weir page` asks for a login link: remove `socket = \"off\"`"
-                .to_owned(),
-        );
-    }
+    settings.api.check()?;
     if let Some(store) = &settings.store {
         store.check()?;
     }
@@ -227,6 +330,39 @@ mod tests {
         let error = parse("[api]\npage = '[::1]:9478'\nsocket = 'off'").expect_err("no socket");
         assert!(error.contains("weir page"), "{error}");
         assert!(parse("[api]\npage = '192.0.2.1:9478'").is_err());
+    }
+
+    #[test]
+    fn other_hosts_are_served_with_certificates_only() {
+        let files = "tls-certificate = '/c.pem'\ntls-key = '/c.key'\nclient-ca = '/ca.pem'\n";
+        let clients = "[api.clients]\nnoc = 'read'\n'spiffe://example.net/ops' = 'operate'\n";
+        let read = |text: &str| parse(&format!("[api]\n{text}")).map(|settings| settings.api);
+        let listen = "listen = '0.0.0.0:9479'\n";
+        let right = read(&format!("{listen}{files}{clients}")).expect("right");
+        assert_eq!(right.clients.get("noc"), Some(&ClientRole::Read));
+        assert!(right.tls_files().is_some());
+        for (text, why) in [
+            (format!("{listen}{clients}"), "needs `tls-certificate`"),
+            (format!("{listen}{files}"), "[api.clients]"),
+            (format!("{files}{clients}"), "`listen`, which is missing"),
+            (clients.to_owned(), "`listen`, which is missing"),
+            (
+                format!("{listen}{files}{clients}").replace("/ca.pem", "ca.pem"),
+                "absolute path",
+            ),
+            (format!("listen = '192.0.2.1'\n{files}{clients}"), "a port"),
+            (
+                format!("{listen}{files}[api.clients]\nnoc = 'root'\n"),
+                "unknown variant",
+            ),
+            (
+                format!("{listen}{files}[api.clients]\n'' = 'read'\n"),
+                "is empty",
+            ),
+        ] {
+            let error = read(&text).expect_err(&text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub(crate) mod lab;
 pub(crate) mod net;
 pub(crate) mod ports;
 pub(crate) mod prog;
+pub(crate) mod reach;
 #[cfg(test)]
 mod reference;
 pub(crate) mod route;
@@ -47,6 +48,9 @@ pub(crate) struct Args {
         hide_default_value = true
     )]
     pub(crate) color: ColorChoice,
+    /// Which agent.
+    #[command(flatten)]
+    pub(crate) reach: reach::ReachArgs,
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,

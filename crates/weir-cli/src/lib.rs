@@ -31,7 +31,7 @@ pub fn weir() -> ExitCode {
     }
     // `ip netns exec` hides it, and with it all that runs.
     weir_kernel::pins::share_bpffs();
-    exit(commands::dispatch(args.command, args.color))
+    exit(commands::dispatch(args))
 }
 
 /// The program `weir-lab`.

@@ -62,6 +62,7 @@ mod live_netns_exec;
 mod live_page;
 mod live_prog;
 mod live_redirect;
+mod live_remote;
 mod live_report;
 mod live_route;
 mod live_rules;

@@ -68,7 +68,19 @@ const TARGETS: &[(&str, Target)] = &[
     ("sensor_settings", sensor_input::settings),
     ("sensor_stream", sensor_stages::stream),
     ("verifier", verifier),
+    ("x509_names", x509_names),
 ];
+
+/// Reads the common names of a distinguished name: each is text that the name contains.
+pub fn x509_names(name: &[u8]) {
+    for common in weir_packet::x509::common_names(name).unwrap_or_default() {
+        assert!(!common.is_empty() && !common.contains('\0'));
+        assert!(
+            name.windows(common.len())
+                .any(|part| part == common.as_bytes())
+        );
+    }
+}
 
 /// A TCP SYN with four options, for targets whose input is not the packet.
 const SYN: &[u8] = include_bytes!("../../../fuzz/corpus/packet_parser/tcp_syn");

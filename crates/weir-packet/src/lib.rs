@@ -16,6 +16,7 @@ pub mod pcap;
 pub mod reason;
 mod summary;
 mod verdict;
+pub mod x509;
 
 pub use reason::{Fate, Reason};
 pub use summary::summary;

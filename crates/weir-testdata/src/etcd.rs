@@ -19,13 +19,25 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[must_use]
 #[track_caller]
 pub fn has_etcd() -> bool {
+    has(&["etcd", "etcdctl", "openssl"])
+}
+
+/// Whether certificates can be made, as of [`has_etcd`].
+///
+/// # Panics
+/// With `CI=true`, when a program is missing.
+#[must_use]
+#[track_caller]
+pub fn has_openssl() -> bool {
+    has(&["openssl"])
+}
+
+#[track_caller]
+fn has(programs: &[&'static str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_missing =
         |program: &&str| !std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    let missing: Vec<&str> = ["etcd", "etcdctl", "openssl"]
-        .into_iter()
-        .filter(is_missing)
-        .collect();
+    let missing: Vec<&str> = programs.iter().copied().filter(is_missing).collect();
     if missing.is_empty() {
         return true;
     }

@@ -1,9 +1,8 @@
 //! Who may do what: a peer's role follows from the credentials that the kernel gives, and from the groups of the settings.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
-
-use super::limits::Limits;
 
 /// What a peer may do. Each role contains those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +37,8 @@ pub(crate) enum Door {
     Metrics,
     /// The TCP address of the page, where a session says who it is.
     Page,
+    /// The TCP address for other hosts, where a certificate says who it is.
+    Remote,
 }
 
 impl Door {
@@ -46,6 +47,7 @@ impl Door {
             Door::Socket => "socket",
             Door::Metrics => "metrics",
             Door::Page => "page",
+            Door::Remote => "remote",
         }
     }
 }
@@ -81,46 +83,47 @@ impl Access {
     }
 }
 
-/// Open connections. One user cannot take those of others, and all others cannot take those of root.
-#[derive(Debug, Default)]
-pub(crate) struct Connections(Arc<Mutex<HashMap<u32, usize>>>);
+/// Open connections by whose they are. One client cannot take those of others.
+#[derive(Debug)]
+pub(crate) struct Connections<K>(Arc<Mutex<HashMap<K, usize>>>);
+
+impl<K> Default for Connections<K> {
+    fn default() -> Connections<K> {
+        Connections(Arc::default())
+    }
+}
 
 /// A place among the connections; free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    of: Arc<Mutex<HashMap<u32, usize>>>,
-    uid: u32,
+pub(crate) struct Place<K: Eq + Hash> {
+    of: Arc<Mutex<HashMap<K, usize>>>,
+    key: K,
 }
 
-impl Connections {
-    /// `None`: there are enough.
-    pub(crate) fn enter(&self, uid: u32, limits: &Limits) -> Option<Place> {
+impl<K: Clone + Eq + Hash> Connections<K> {
+    /// A place, if the client has less than so many, and all have less than so many. `None`: there are enough.
+    pub(crate) fn enter(&self, key: K, most_of_one: usize, most: usize) -> Option<Place<K>> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = open.get(&uid).copied().unwrap_or_default();
-        let others: usize = open
-            .iter()
-            .filter(|(uid, _)| **uid != 0)
-            .map(|(_, n)| n)
-            .sum();
-        let is_full = own >= limits.of_user || (uid != 0 && others >= limits.connections);
-        if is_full {
+        let own = open.get(&key).copied().unwrap_or_default();
+        let all: usize = open.values().sum();
+        if own >= most_of_one || all >= most {
             return None;
         }
-        open.insert(uid, own + 1);
+        open.insert(key.clone(), own + 1);
         Some(Place {
             of: Arc::clone(&self.0),
-            uid,
+            key,
         })
     }
 }
 
-impl Drop for Place {
+impl<K: Eq + Hash> Drop for Place<K> {
     fn drop(&mut self) {
         let mut open = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = open.get_mut(&self.uid) {
+        if let Some(own) = open.get_mut(&self.key) {
             *own -= 1;
             if *own == 0 {
-                open.remove(&self.uid);
+                open.remove(&self.key);
             }
         }
     }
@@ -152,22 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn a_user_takes_no_place_of_another_and_nobody_that_of_root() {
-        let limits = Limits {
-            connections: 5,
-            of_user: 3,
-            ..Limits::default()
-        };
+    fn a_client_takes_no_place_of_another() {
         let all = Connections::default();
-        let enter = |uid| all.enter(uid, &limits);
-        let mut places: Vec<Place> = (0..3).map(|_| enter(1).expect("free")).collect();
-        assert!(enter(1).is_none(), "the user has enough");
+        let enter = |key| all.enter(key, 3, 5);
+        let mut places: Vec<Place<u32>> = (0..3).map(|_| enter(1).expect("free")).collect();
+        assert!(enter(1).is_none(), "it has enough");
         places.extend((0..2).map(|_| enter(2).expect("free")));
         assert!(enter(3).is_none(), "all are taken");
-        let _root: Vec<Place> = (0..3)
-            .map(|_| enter(0).expect("root has its own"))
-            .collect();
-        assert!(enter(0).is_none());
         places.truncate(2);
         assert!(enter(3).is_some(), "left places are free");
     }

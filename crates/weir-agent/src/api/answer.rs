@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE,
+    ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue,
+    WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
@@ -38,6 +39,9 @@ use crate::settings::Edits;
 /// Media type of answers.
 const JSON: &str = "application/json";
 
+/// Media type of what commands print.
+const TEXT: &str = "text/plain; charset=utf-8";
+
 /// Media type of event streams.
 const STREAM: &str = "text/event-stream";
 
@@ -49,11 +53,21 @@ const WATCH: RangeInclusive<u64> = 1..=30;
 const LISTED: u64 = 100;
 const LISTED_MOST: u64 = 1000;
 
+/// Whose request it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// A TCP client without a session.
+    Nobody,
+    /// A user of this host.
+    User(u32),
+    /// The owner of a certificate, by the name that gives it its role.
+    Certificate(Arc<str>),
+}
+
 /// Who asks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Client {
-    /// `None`: a TCP client without a session.
-    pub(super) uid: Option<u32>,
+    pub(super) who: Who,
     pub(super) role: Role,
     pub(super) door: Door,
 }
@@ -61,13 +75,13 @@ pub(super) struct Client {
 impl Client {
     /// Whoever reaches the address of the metrics.
     pub(super) const SCRAPER: Client = Client {
-        uid: None,
+        who: Who::Nobody,
         role: Role::Metrics,
         door: Door::Metrics,
     };
     /// Whoever reaches the address of the page, before it says whose session it has.
     pub(super) const VISITOR: Client = Client {
-        uid: None,
+        who: Who::Nobody,
         role: Role::Guest,
         door: Door::Page,
     };
@@ -188,6 +202,7 @@ pub(super) async fn answer(
     client: Client,
     request: Request<Incoming>,
 ) -> Response<Payload> {
+    let door = client.door;
     let mut response = match routed(shared, client, request).await {
         Ok(response) => response,
         Err((problem, allowed)) => refused(&problem, allowed),
@@ -196,7 +211,7 @@ pub(super) async fn answer(
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    if client.door == Door::Page {
+    if door == Door::Page {
         page::protect(headers);
     }
     response
@@ -235,7 +250,11 @@ async fn routed(
         if let Some(response) = page::file(&head) {
             return Ok(response);
         }
-        page::check_origin(&head.headers).map_err(plain)?;
+        page::check_origin(&head.headers, "http://").map_err(plain)?;
+    }
+    // A browser shows a certificate to whatever site sends it here.
+    if client.door == Door::Remote {
+        page::check_origin(&head.headers, "https://").map_err(plain)?;
     }
     let (route, mut arguments) = routes::find(&head.method, head.uri.path())?;
     let known = identified(shared, client, &head.headers).map_err(plain)?;
@@ -274,7 +293,7 @@ fn identified(shared: &Shared, client: Client, headers: &HeaderMap) -> Result<Kn
         return Err(unknown("the session is over"));
     };
     let client = Client {
-        uid: Some(owner.uid),
+        who: Who::User(owner.uid),
         role: owner.role,
         ..client
     };
@@ -298,22 +317,26 @@ fn admitted(client: &Client, route: &Route, path: &str) -> Result<(), Problem> {
     let is_here = route.door.is_none_or(|door| door == client.door);
     let may = client.role >= route.role;
     let role = route.role.name();
-    match (client.door, client.uid) {
+    match (client.door, &client.who) {
         (Door::Metrics, _) if !may || !is_here => forbidden(
             format!("{path} is not served over TCP"),
             "GET /metrics here; connect to the Unix socket of the agent for the rest".to_owned(),
         ),
-        (Door::Page, None) if !may => Err(unknown("not logged in")),
-        (_, uid) if !may => forbidden(
-            format!("user {} has not the role {role}", uid.unwrap_or_default()),
+        (Door::Page, Who::Nobody) if !may => Err(unknown("not logged in")),
+        (_, Who::Certificate(name)) if !may => forbidden(
+            format!("the certificate of `{name}` has not the role {role}"),
+            format!("give it the role in `[api.clients]` of agent.toml: `\"{name}\" = \"{role}\"`"),
+        ),
+        (_, Who::User(uid)) if !may => forbidden(
+            format!("user {uid} has not the role {role}"),
             format!("connect as root, or as a member of `{role}-group` of agent.toml, `[api]`"),
         ),
         (Door::Socket, _) if !is_here => forbidden(
             format!("{path} is of the page"),
             "the socket needs no session: send the request without one".to_owned(),
         ),
-        (Door::Page, _) if !is_here => forbidden(
-            format!("{path} is not served to the page"),
+        (Door::Page | Door::Remote, _) if !is_here => forbidden(
+            format!("{path} is not served at this address"),
             "connect to the Unix socket of the agent".to_owned(),
         ),
         _ => Ok(()),
@@ -389,7 +412,7 @@ async fn called(
     arguments: Arguments,
     headers: &HeaderMap,
 ) -> Result<Response<Payload>, Problem> {
-    let client = known.client;
+    let client = &known.client;
     let edge = arguments.text("edge").to_owned();
     let value = match route.call {
         Call::Agent => shared.hub.view(),
@@ -478,11 +501,15 @@ async fn called(
             let text = shared.read(move |host| host.metrics(&view)).await?;
             return Ok(whole(OPENMETRICS, text.into()));
         }
-        Call::Status => shared.read(|host| host.status(None, false)).await?,
-        Call::Edge => {
+        Call::Status | Call::Edge => {
             let with_hits = arguments.flag("hits");
+            let edge = (route.call == Call::Edge).then_some(edge);
+            if wants_text(headers) {
+                let work = move |host: &dyn Host| host.status_text(edge.as_deref(), with_hits);
+                return Ok(whole(TEXT, shared.read(work).await?.into()));
+            }
             shared
-                .read(move |host| host.status(Some(&edge), with_hits))
+                .read(move |host| host.status(edge.as_deref(), with_hits))
                 .await?
         }
         Call::Graph => shared.read(move |host| host.graph(&edge)).await?,
@@ -515,6 +542,20 @@ async fn called(
     Ok(json(&value))
 }
 
+/// Whether text is asked for, and not JSON. The order of preference is the client's: what it names first.
+fn wants_text(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let mut media = accepted
+        .unwrap_or_default()
+        .split(',')
+        .map(|one| one.split(';').next().unwrap_or_default().trim());
+    media.find_map(|one| match one {
+        "text/plain" | "text/*" => Some(true),
+        JSON | "application/*" | "*/*" => Some(false),
+        _ => None,
+    }) == Some(true)
+}
+
 /// The file that an edge is held to.
 fn file(shared: &Shared, edge: &str) -> Result<PathBuf, Problem> {
     shared.hub.file_of(edge).ok_or_else(|| {
@@ -545,8 +586,8 @@ fn seconds(
 }
 
 /// A login link with the role of whoever asks for it. The agent's log has it: a link is a way in.
-async fn link(shared: &Shared, client: Client) -> Result<Value, Problem> {
-    let (Some(address), Some(uid)) = (shared.page, client.uid) else {
+async fn link(shared: &Shared, client: &Client) -> Result<Value, Problem> {
+    let (Some(address), &Who::User(uid)) = (shared.page, &client.who) else {
         return Err(Problem::conflict(
             "no page is served",
             "name its address in agent.toml: `[api] page = \"127.0.0.1:9478\"`",
@@ -594,9 +635,13 @@ fn random(error: std::io::Error) -> Problem {
     Problem::failed(format!("no random bytes: {error}"))
 }
 
-/// Who asks, by name.
-fn user(client: Client) -> String {
-    client.uid.map_or_else(String::new, user_name)
+/// Who asks, by name. Names of certificates are not those of users.
+fn user(client: &Client) -> String {
+    match &client.who {
+        Who::Nobody => String::new(),
+        Who::User(uid) => user_name(*uid),
+        Who::Certificate(name) => format!("tls:{name}"),
+    }
 }
 
 /// Events after the number that is given, or after the newest.

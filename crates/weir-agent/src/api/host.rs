@@ -17,6 +17,12 @@ pub trait Host: Send + Sync + 'static {
     /// No such edge runs, or its state cannot be read.
     fn status(&self, edge: Option<&str>, with_hits: bool) -> Result<Value, Problem>;
 
+    /// What `weir status` prints as text.
+    ///
+    /// # Errors
+    /// As of [`Host::status`].
+    fn status_text(&self, edge: Option<&str>, with_hits: bool) -> Result<String, Problem>;
+
     /// What `weir history --json` prints, of one change or of all.
     ///
     /// # Errors

@@ -13,6 +13,15 @@ pub(crate) struct Limits {
     pub(crate) scrapers: usize,
     /// Connections to the address of the page. A browser opens up to six for each tab.
     pub(crate) visitors: usize,
+    /// Connections of other hosts, by certificates with a role.
+    pub(crate) remotes: usize,
+    /// Connections that have not shown a certificate yet, of all and of one address.
+    pub(crate) handshakes: usize,
+    pub(crate) handshakes_of_address: usize,
+    /// Until the TLS handshake is done.
+    pub(crate) handshake_time: Duration,
+    /// Until a connection of another host ends: then it has to show its certificate again.
+    pub(crate) remote_time: Duration,
     /// Refused connections that are listened to, so that they get to read why. More are closed at once.
     pub(crate) refused: usize,
     /// For how long.
@@ -44,6 +53,11 @@ impl Default for Limits {
             of_user: 32,
             scrapers: 16,
             visitors: 48,
+            remotes: 128,
+            handshakes: 64,
+            handshakes_of_address: 16,
+            handshake_time: Duration::from_secs(5),
+            remote_time: Duration::from_secs(8 * 60 * 60),
             refused: 32,
             refused_time: Duration::from_secs(1),
             head: 16 << 10,

@@ -7,14 +7,17 @@ mod access;
 mod answer;
 mod asks;
 mod client;
+mod conversation;
 mod events;
 mod host;
 mod hub;
+mod keys;
 mod limits;
 mod openapi;
 mod page;
 mod payload;
 mod problem;
+mod remote;
 mod routes;
 mod server;
 mod sessions;
@@ -27,8 +30,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub use client::{ClientError, ask};
+pub use client::{AgentClient, ClientError, Events, Target};
 pub use host::Host;
+pub use hyper::Method;
 pub use openapi::document;
 pub use problem::Problem;
 
@@ -38,7 +42,9 @@ use crate::settings::{ApiSettings, Socket};
 use access::Access;
 use asks::{Ask, Reply, Task};
 use hub::Hub;
+use keys::{Keys, Renewal};
 use limits::Limits;
+use remote::Remote;
 use server::{Places, Server};
 
 /// Where run folders of weir are, if systemd names no other.
@@ -64,6 +70,8 @@ pub struct Api {
     /// The settings that were last tried.
     settings: Option<ApiSettings>,
     server: Option<Server>,
+    /// Certificates for other hosts.
+    keys: Keys,
     /// Where requests come from that change something.
     asks: Receiver<Ask>,
     /// Its other end, for the next server.
@@ -87,15 +95,22 @@ impl Api {
             host,
             settings: None,
             server: None,
+            keys: Keys::default(),
             error: None,
         }
     }
 
-    /// Serves as the settings say: begins, begins again if they changed, and tries again what failed. Edges need no API, so a failure is an
-    /// event.
+    /// Serves as the settings say: begins, begins again if they changed, takes certificates that were renewed, and tries again what failed.
+    /// Edges need no API, so a failure is an event.
     pub fn hold(&mut self, settings: &ApiSettings) -> Vec<Event> {
-        if self.settings.as_ref() == Some(settings) && self.error.is_none() {
-            return Vec::new();
+        let is_same = self.settings.as_ref() == Some(settings) && self.error.is_none();
+        let (mut events, is_new_authority) = match self.keys.look(settings) {
+            Renewal::Nothing => (Vec::new(), false),
+            Renewal::Certificate(event) | Renewal::Failed(event) => (vec![event], false),
+            Renewal::Authority => (Vec::new(), true),
+        };
+        if is_same && !is_new_authority {
+            return events;
         }
         self.settings = Some(settings.clone());
         // Before the next begins: it may be at the same place.
@@ -108,10 +123,17 @@ impl Api {
             },
             metrics: settings.metrics.map(|address| address.0),
             page: settings.page.map(|address| address.0),
+            remote: settings.listen.and_then(|address| {
+                Some(Remote {
+                    address: address.0,
+                    roles: Arc::new(settings.clients.clone()),
+                    keys: self.keys.follow()?,
+                })
+            }),
         };
-        if places == Places::default() {
+        if places.is_empty() {
             self.error = None;
-            return Vec::new();
+            return events;
         }
         let (hub, host) = (Arc::clone(&self.hub), Arc::clone(&self.host));
         let queue = self.queue.clone();
@@ -124,8 +146,12 @@ impl Api {
                     .metrics
                     .map(|address| format!("http://{address}/metrics"));
                 let page = places.page.map(|address| format!("http://{address}/"));
-                let all = socket.into_iter().chain(metrics).chain(page);
-                all.map(|at| Event::Serving { at }).collect()
+                let remote = places
+                    .remote
+                    .map(|remote| format!("https://{}/", remote.address));
+                let all = socket.into_iter().chain(metrics).chain(page).chain(remote);
+                events.extend(all.map(|at| Event::Serving { at }));
+                events
             }
             Err(text) => {
                 let is_new = self.error.as_ref() != Some(&text);
@@ -133,7 +159,8 @@ impl Api {
                 let event = Event::Warning {
                     text: format!("no API: {text}"),
                 };
-                is_new.then_some(event).into_iter().collect()
+                events.extend(is_new.then_some(event));
+                events
             }
         }
     }

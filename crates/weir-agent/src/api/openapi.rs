@@ -35,7 +35,7 @@ pub fn document() -> Value {
         "info": {
             "title": "weir agent",
             "version": "1",
-            "description": "HTTP on the Unix socket of `weir agent`, and for its page. Problems are those of RFC 9457; `next` says what to do.",
+            "description": "HTTP on the Unix socket of `weir agent`, for its page, and by TLS with certificates of both sides for other hosts. Problems are those of RFC 9457; `next` says what to do.",
             "license": { "name": "Apache-2.0 OR MIT" },
         },
         "paths": paths,
@@ -62,6 +62,10 @@ fn operation(route: &Route) -> Value {
     let parameters: Vec<Value> = in_path.chain(in_query).collect();
     let content = match route.answer {
         Answer::Json(members) => json!({ "application/json": { "schema": object(members, true) } }),
+        Answer::JsonOrText(members) => json!({
+            "application/json": { "schema": object(members, true) },
+            "text/plain": { "schema": { "type": "string" } },
+        }),
         Answer::Text(media) => json!({ media: { "schema": { "type": "string" } } }),
     };
     let mut responses = Map::new();

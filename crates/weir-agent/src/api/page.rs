@@ -80,16 +80,16 @@ pub(super) fn check_host(head: &Parts) -> Result<(), Problem> {
     ))
 }
 
-/// Whether a request is one of the page itself: browsers say whose script sends it.
+/// Whether a request is no other site's: browsers say whose script sends it. `scheme` is that of this address, with `://`.
 ///
 /// # Errors
 /// 403: it is of another origin.
-pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+pub(super) fn check_origin(headers: &HeaderMap, scheme: &str) -> Result<(), Problem> {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().ok());
     let host = text(HOST).flatten().unwrap_or_default();
     let is_own = match text(ORIGIN) {
         None => true,
-        Some(origin) => origin.and_then(|one| one.strip_prefix("http://")) == Some(host),
+        Some(origin) => origin.and_then(|one| one.strip_prefix(scheme)) == Some(host),
     };
     let is_same = match text(HeaderName::from_static("sec-fetch-site")) {
         None => true,

@@ -61,6 +61,8 @@ const fn field(name: &'static str, kind: Type, about: &'static str) -> Field {
 pub(crate) enum Answer {
     /// An object with at least these members.
     Json(&'static [Field]),
+    /// The same, or what the command prints for people where `text/plain` is accepted.
+    JsonOrText(&'static [Field]),
     /// Text of a media type.
     Text(&'static str),
 }
@@ -279,6 +281,7 @@ pub(crate) const ROUTES: &[Route] = &[
                 Type::Integer,
                 "Number of the change whose state it is",
             ),
+            field("runs", Type::Boolean, "Whether the edge runs in that state"),
             field("changes", Type::Array, "What that changed, a line each"),
             field("applied", Type::Boolean, "Whether something was changed"),
         ]),
@@ -404,10 +407,10 @@ pub(crate) const ROUTES: &[Route] = &[
         role: Role::Read,
         door: None,
         call: Call::Status,
-        summary: "All that runs, as `weir status --json`",
-        query: &[],
+        summary: "All that runs, as `weir status --json`; as `weir status` where text/plain is accepted",
+        query: &[field("hits", Type::Boolean, "With the hits of rules")],
         body: &[],
-        answer: Answer::Json(STATUS),
+        answer: Answer::JsonOrText(STATUS),
         problems: &[],
     },
     Route {
@@ -416,10 +419,10 @@ pub(crate) const ROUTES: &[Route] = &[
         role: Role::Read,
         door: None,
         call: Call::Edge,
-        summary: "One edge, as `weir status --edge EDGE --json`",
+        summary: "One edge, as `weir status --edge EDGE --json`; as text where text/plain is accepted",
         query: &[field("hits", Type::Boolean, "With the hits of rules")],
         body: &[],
-        answer: Answer::Json(STATUS),
+        answer: Answer::JsonOrText(STATUS),
         problems: &[StatusCode::NOT_FOUND],
     },
     Route {

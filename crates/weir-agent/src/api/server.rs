@@ -1,6 +1,5 @@
 //! The thread that serves: its socket, its connections, and their limits.
 
-use std::convert::Infallible;
 use std::fs::{self, DirBuilder, Permissions};
 use std::future::{Future as _, poll_fn};
 use std::io;
@@ -16,36 +15,27 @@ use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite};
+use hyper::StatusCode;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
 use super::access::{Access, Connections, Door, Peer, Place};
-use super::answer::{Client, Shared, answer, refused};
+use super::answer::{Client, Shared, Who};
 use super::asks::Ask;
+use super::conversation::{PAUSE, refusal, refuse, serve};
 use super::host::Host;
 use super::hub::Hub;
 use super::limits::Limits;
-use super::payload::Payload;
-use super::problem::{MEDIA, Problem};
-use super::stall::Stall;
+use super::problem::Problem;
+use super::remote::{self, Remote};
 
 /// How long reading of the host may go on when the server ends.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The pause after a connection that could not be accepted, as when no file descriptor is free.
-const PAUSE: Duration = Duration::from_millis(100);
-
 /// Where a server listens, and to whom.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Places {
     /// The Unix socket.
     pub(super) socket: Option<PathBuf>,
@@ -55,6 +45,18 @@ pub(super) struct Places {
     pub(super) metrics: Option<SocketAddr>,
     /// The address of the page over TCP.
     pub(super) page: Option<SocketAddr>,
+    /// The address for other hosts.
+    pub(super) remote: Option<Remote>,
+}
+
+impl Places {
+    /// Whether it listens nowhere.
+    pub(super) fn is_empty(&self) -> bool {
+        self.socket.is_none()
+            && self.metrics.is_none()
+            && self.page.is_none()
+            && self.remote.is_none()
+    }
 }
 
 /// A thread that serves; ends when dropped.
@@ -82,6 +84,9 @@ impl Server {
         let metrics = metrics.transpose()?;
         let page = places.page.map(|at| listen_tcp(at, "page")).transpose()?;
         let page_address = places.page;
+        let remote = places.remote.clone();
+        let remote = remote.map(|one| Ok::<_, String>((listen_tcp(one.address, "listen")?, one)));
+        let remote = remote.transpose()?;
         // Last: the file of a socket outlives a failure of what comes after.
         let socket = places.socket.as_deref();
         let socket = socket.map(|path| listen(path, &access)).transpose()?;
@@ -117,6 +122,11 @@ impl Server {
                         limits.visitors,
                         shared,
                     ));
+                }
+                if let Some((listener, remote)) = remote
+                    && let Ok(listener) = TcpListener::from_std(listener)
+                {
+                    tokio::spawn(remote::accept(listener, remote, Arc::clone(&shared)));
                 }
                 match socket {
                     Some(listener) => accept(listener, access, shared, stopped).await,
@@ -212,7 +222,7 @@ async fn accept_tcp(listener: TcpListener, client: Client, most: usize, shared: 
             drop(stream.try_write(&refusal(&problem)));
             continue;
         };
-        let shared = Arc::clone(&shared);
+        let (shared, client) = (Arc::clone(&shared), client.clone());
         tokio::spawn(async move {
             serve(stream, client, shared).await;
             drop(place);
@@ -231,7 +241,7 @@ async fn accept(
     shared: Arc<Shared>,
     mut stopped: watch::Receiver<()>,
 ) {
-    let connections = Connections::default();
+    let connections = Users::default();
     let listening = Arc::new(Semaphore::new(shared.limits.refused));
     let mut stopped = pin!(stopped.changed());
     loop {
@@ -272,13 +282,29 @@ async fn accept(
     }
 }
 
+/// Open connections of users. All others together cannot take those of root.
+#[derive(Debug, Default)]
+struct Users {
+    root: Connections<u32>,
+    others: Connections<u32>,
+}
+
+impl Users {
+    fn enter(&self, uid: u32, limits: &Limits) -> Option<Place<u32>> {
+        match uid {
+            0 => self.root.enter(uid, limits.of_user, limits.of_user),
+            _ => self.others.enter(uid, limits.of_user, limits.connections),
+        }
+    }
+}
+
 /// Whether a peer may talk.
 fn admit(
     stream: &UnixStream,
     access: &Access,
-    connections: &Connections,
+    connections: &Users,
     limits: &Limits,
-) -> Result<(Client, Place), Problem> {
+) -> Result<(Client, Place<u32>), Problem> {
     let found = stream.peer_cred().map_err(|error| {
         Problem::new(
             StatusCode::FORBIDDEN,
@@ -311,65 +337,9 @@ fn admit(
         ));
     };
     let client = Client {
-        uid: Some(peer.uid),
+        who: Who::User(peer.uid),
         role,
         door: Door::Socket,
     };
     Ok((client, place))
-}
-
-/// An answer to a connection whose request is not read.
-fn refusal(problem: &Problem) -> Vec<u8> {
-    let body = problem.json().to_string();
-    format!(
-        "HTTP/1.1 {} {}\r\nContent-Type: {MEDIA}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        problem.status.as_u16(),
-        problem.status.canonical_reason().unwrap_or_default(),
-        body.len()
-    )
-    .into_bytes()
-}
-
-async fn serve<T>(stream: T, client: Client, shared: Arc<Shared>)
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-{
-    let limits = shared.limits;
-    let service = service_fn(move |request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(answer(&shared, client, request).await) }
-    });
-    converse(stream, limits, service).await;
-}
-
-/// Answers a first request with a problem. A connection that is closed before the client has sent it is an error of the socket for some clients,
-/// which then do not read the answer.
-async fn refuse<T>(stream: T, problem: Problem, mut limits: Limits)
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-{
-    limits.head_time = limits.head_time.min(limits.refused_time);
-    let service = service_fn(move |_| {
-        let mut response = refused(&problem, None);
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(CONNECTION, close);
-        async move { Ok::<_, Infallible>(response) }
-    });
-    converse(stream, limits, service).await;
-}
-
-async fn converse<T, S>(stream: T, limits: Limits, service: S)
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-    S: Service<Request<Incoming>, Response = Response<Payload>, Error = Infallible>,
-{
-    let stream = Stall::new(stream, limits.stall_time);
-    // An error is the client's: it is gone, was too slow, or does not speak HTTP.
-    let _ = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_time)
-        .max_buf_size(limits.head)
-        .max_headers(limits.headers)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
 }

@@ -1,6 +1,7 @@
 //! The API over real sockets, with a host that is made up and limits that are short.
 
 mod page;
+mod remote;
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -42,6 +43,11 @@ impl Host for MadeUp {
             _ => {}
         }
         Ok(json!({ "edges": [], "with_hits": with_hits, "padding": "x".repeat(4 << 20) }))
+    }
+
+    fn status_text(&self, edge: Option<&str>, with_hits: bool) -> Result<String, Problem> {
+        self.status(edge, with_hits)
+            .map(|_| format!("edge {edge:?}, with hits: {with_hits}\n"))
     }
 
     fn history(&self, edge: &str, number: Option<u32>) -> Result<Value, Problem> {
@@ -229,6 +235,14 @@ fn requests_are_answered_or_refused_with_the_next_step() {
     );
     let answer = bed.get("/v1/edges/office?hits=true");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.contains("\"with_hits\":true"));
+    let answer = bed.ask(
+        "GET /v1/edges/office HTTP/1.1\r\nAccept: text/plain, */*;q=0.1\r\nConnection: close\r\n\r\n",
+    );
+    assert!(answer.contains("content-type: text/plain; charset=utf-8\r\n"));
+    assert!(
+        answer.ends_with("\r\n\r\nedge Some(\"office\"), with hits: false\n"),
+        "{answer}"
+    );
     is_problem(&bed.get("/v1/edges/other"), 404);
     is_problem(&bed.get("/v2"), 404);
     is_problem(&bed.get("/v1/status?edge=office"), 400);

@@ -9,7 +9,8 @@ use super::table;
 
 const HEAD: &str = "# Commands\n\n\
     Written by a test from the table of commands; `weir COMMAND --help` shows the same with examples, and `weir man` writes\n\
-    man pages. All commands take `--color WHEN` and `--help`. Exit status: 0 done, 1 failed, 2 bad usage or configuration.\n";
+    man pages. All commands take `--color WHEN` and `--help`. Exit status: 0 done, 1 failed, 2 bad usage or configuration.\n\n\
+    `weir --agent AGENT [--cert FILE] [--key FILE] [--ca FILE] COMMAND` goes through an [agent](agent.md#from-other-hosts).\n";
 
 #[test]
 fn the_page_lists_every_command() {

@@ -81,7 +81,7 @@ pub(crate) fn weir() -> Command {
     let command = shown(Args::command());
     let groups = groups(&command);
     command
-        .override_usage("weir [--color WHEN] [--help] [--version] COMMAND")
+        .override_usage("weir [--agent AGENT] [--color WHEN] [--help] [--version] COMMAND")
         .help_template("{about}\n\n{usage-heading} {usage}{after-help}")
         .after_help(groups)
 }

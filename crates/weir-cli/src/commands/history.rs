@@ -32,7 +32,7 @@ pub(crate) fn run(args: &HistoryArgs) -> Result<ExitCode, Failure> {
         let entry = history.entry(number)?;
         match args.json {
             true => output::json(&as_json(&entry))?,
-            false => output::out(&text(&entry, usize::MAX))?,
+            false => output::out(&text(&as_json(&entry), usize::MAX))?,
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -40,20 +40,19 @@ pub(crate) fn run(args: &HistoryArgs) -> Result<ExitCode, Failure> {
     for error in damaged {
         output::complain(&error.to_string());
     }
-    let is_current = newest_runs(&history, &entries)?;
-    if args.json {
-        output::json(&list_json(&edge, &entries, is_current))?;
+    let list = list_json(&edge, &entries, newest_runs(&history, &entries)?);
+    show_list(&list, args.json)
+}
+
+/// Prints all entries.
+pub(super) fn show_list(list: &Value, is_json: bool) -> Result<ExitCode, Failure> {
+    if is_json {
+        output::json(list)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if entries.is_empty() {
-        output::out(&format!("edge {edge} has no history yet\n"))?;
-    }
-    let list: String = entries.iter().map(|entry| text(entry, LINES)).collect();
-    output::out(&list)?;
-    if !is_current {
-        output::complain(&format!(
-            "what runs is not the newest entry: edge {edge} was changed since, by a command that ended before it could record it"
-        ));
+    output::out(&list_text(list))?;
+    if let Some(warning) = warning(list) {
+        output::complain(&warning);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -78,31 +77,14 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<ExitCode, Failure> {
         None => before_newest(&edge, &history)?,
     };
     let changes = history.changes_to(&entry)?;
-    if args.dry_run || changes.is_empty() {
-        if args.json {
-            output::json(&back_json(&edge, &entry, &changes, None))?;
-        } else if changes.is_empty() {
-            output::out(&format!(
-                "edge {edge} already is what change {} made it\n",
-                entry.number
-            ))?;
-        } else {
-            output::out(&lines(&changes, usize::MAX))?;
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    let number = history.go_back(&entry, &Author::of_process())?;
-    if args.json {
-        output::json(&back_json(&edge, &entry, &changes, Some(number)))?;
-    } else {
-        let now = match entry.ran() {
-            true => format!("is what change {} made it", entry.number),
-            false => "was taken down, as after change".to_owned() + &format!(" {}", entry.number),
-        };
-        output::out(&format!(
-            "{}edge {edge} {now}\nthe files were not changed: the next `weir apply` applies what they say\n",
-            lines(&changes, usize::MAX)
-        ))?;
+    let applied = match args.dry_run || changes.is_empty() {
+        true => None,
+        false => Some(history.go_back(&entry, &Author::of_process())?),
+    };
+    let back = back_json(&edge, &entry, &changes, applied);
+    match args.json {
+        true => output::json(&back)?,
+        false => output::out(&back_text(&back))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -115,7 +97,8 @@ pub(super) fn back_json(
     applied: Option<Option<u32>>,
 ) -> Value {
     let mut value = json!({
-        "edge": edge, "to": entry.number, "changes": changes, "applied": applied.is_some(),
+        "edge": edge, "to": entry.number, "runs": entry.ran(), "changes": changes,
+        "applied": applied.is_some(),
     });
     if let Some(number) = applied {
         value["number"] = json!(number);
@@ -166,15 +149,64 @@ fn open(given: Option<&str>) -> Result<(String, History), Failure> {
     }
 }
 
-fn text(entry: &Entry, most: usize) -> String {
+/// An entry, as JSON has it.
+pub(super) fn text(entry: &Value, most: usize) -> String {
+    let part = |name: &str| entry[name].as_str().unwrap_or_default();
     format!(
         "{:>3}  {}  {}  {}\n{}",
-        entry.number,
-        weir_value::utc(entry.time),
-        entry.author.user,
-        entry.author.command,
-        lines(&entry.changes, most)
+        entry["number"].as_u64().unwrap_or_default(),
+        part("time"),
+        part("user"),
+        part("command"),
+        lines(&strings(&entry["changes"]), most)
     )
+}
+
+/// All entries, as JSON has them.
+pub(super) fn list_text(list: &Value) -> String {
+    let entries = list["changes"].as_array().map_or(&[][..], Vec::as_slice);
+    match entries {
+        [] => format!(
+            "edge {} has no history yet\n",
+            list["edge"].as_str().unwrap_or_default()
+        ),
+        entries => entries.iter().map(|entry| text(entry, LINES)).collect(),
+    }
+}
+
+/// That what runs is not the newest entry; `None`: it is.
+pub(super) fn warning(list: &Value) -> Option<String> {
+    (list["newest_runs"] == false).then(|| {
+        format!(
+            "what runs is not the newest entry: edge {} was changed since, by a command that ended before it could record it",
+            list["edge"].as_str().unwrap_or_default()
+        )
+    })
+}
+
+/// What a rollback changes, or changed, as JSON has it.
+pub(super) fn back_text(back: &Value) -> String {
+    let (edge, to) = (back["edge"].as_str().unwrap_or_default(), &back["to"]);
+    let changes = strings(&back["changes"]);
+    if changes.is_empty() {
+        return format!("edge {edge} already is what change {to} made it\n");
+    }
+    let changes = lines(&changes, usize::MAX);
+    if back["applied"] != true {
+        return changes;
+    }
+    let now = match back["runs"] == true {
+        true => format!("is what change {to} made it"),
+        false => format!("was taken down, as after change {to}"),
+    };
+    format!(
+        "{changes}edge {edge} {now}\nthe files were not changed: the next `weir apply` applies what they say\n"
+    )
+}
+
+fn strings(value: &Value) -> Vec<String> {
+    let all = value.as_array().into_iter().flatten();
+    all.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 fn lines(changes: &[String], most: usize) -> String {

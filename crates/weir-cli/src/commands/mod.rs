@@ -23,6 +23,8 @@ mod policy;
 mod ports;
 mod prog;
 mod program;
+mod reach;
+mod remote;
 mod replay;
 mod route;
 mod rule;
@@ -40,11 +42,19 @@ use std::process::ExitCode;
 
 use clap::ColorChoice;
 
-use crate::args::{Command, LabCommand};
+use crate::args::{Args, Command, LabCommand};
 use crate::failure::Failure;
 
-/// Runs a command.
-pub(crate) fn dispatch(command: Command, color: ColorChoice) -> Result<ExitCode, Failure> {
+/// Runs a command, through an agent if one is named.
+pub(crate) fn dispatch(args: Args) -> Result<ExitCode, Failure> {
+    match reach::target(&args.reach)? {
+        Some(target) if !remote::is_of_files(&args.command) => remote::run(target, args.command),
+        _ => carry_out(args.command, args.color),
+    }
+}
+
+/// Runs a command on this host.
+fn carry_out(command: Command, color: ColorChoice) -> Result<ExitCode, Failure> {
     match command {
         Command::Check(args) => check::run(&args),
         Command::Fmt(args) => fmt::run(&args),

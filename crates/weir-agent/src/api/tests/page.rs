@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hyper::Method;
 use serde_json::Value;
 
 use super::{MadeUp, PATIENCE, is_problem, post};
 use crate::agent::{Row, State, View};
 use crate::api::routes::ROUTES;
-use crate::api::{Api, ask};
+use crate::api::{AgentClient, Api, Target};
 use crate::event::Event;
 use crate::settings::{ApiSettings, Edits, Group, LoopbackAddress, Socket};
 
@@ -76,7 +77,10 @@ impl Bed {
     /// The code of a new login link.
     fn code(&self) -> String {
         let socket = self.folder.join("agent.sock");
-        let link = ask(&socket, "POST", "/v1/session/link").expect("a link");
+        let client = AgentClient::new(Target::Socket(socket));
+        let link = client
+            .and_then(|mut client| client.ask(Method::POST, "/v1/session/link", None))
+            .expect("a link");
         let url = link["url"].as_str().expect("a link");
         let start = format!("http://{}/#login=", self.address);
         url.strip_prefix(&start).expect(url).to_owned()

@@ -30,6 +30,14 @@ impl Host for Here {
         found.json().map_err(failed)
     }
 
+    fn status_text(&self, edge: Option<&str>, with_hits: bool) -> Result<String, Problem> {
+        if let Some(edge) = edge {
+            runs(edge)?;
+        }
+        let found = Found::read(edge, with_hits).map_err(failed)?;
+        found.whole_text().map_err(failed)
+    }
+
     fn history(&self, edge: &str, number: Option<u32>) -> Result<Value, Problem> {
         let history = open(edge)?;
         let (entries, _) = history.entries().map_err(failed)?;

@@ -2,29 +2,19 @@
 
 use std::process::ExitCode;
 
-use weir_agent::Settings;
-use weir_agent::api::{ask, socket_path};
+use weir_agent::api::{AgentClient, Method};
 
 use crate::args::agent::PageArgs;
+use crate::commands::reach;
 use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(args: &PageArgs) -> Result<ExitCode, Failure> {
-    let socket = match &args.socket {
-        Some(path) => path.clone(),
-        None => {
-            let settings = Settings::of(&args.folder).map_err(|error| {
-                Failure::usage(format!(
-                    "{}\nname the agent's socket with --socket to do without that file",
-                    error.to_string().trim_end()
-                ))
-            })?;
-            socket_path(&settings.api.socket).ok_or_else(|| {
-                Failure::usage("agent.toml has `socket = \"off\"`: `weir page` needs the socket")
-            })?
-        }
-    };
-    let link = ask(&socket, "POST", "/v1/session/link").map_err(Failure::failed)?;
+    let target = reach::here(args.socket.as_deref(), &args.folder)?;
+    let mut agent = AgentClient::new(target).map_err(Failure::failed)?;
+    let link = agent
+        .ask(Method::POST, "/v1/session/link", None)
+        .map_err(Failure::failed)?;
     if args.json {
         output::json(&link)?;
         return Ok(ExitCode::SUCCESS);

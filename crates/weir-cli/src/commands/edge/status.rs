@@ -26,6 +26,12 @@ struct Unreadable {
     error: String,
 }
 
+impl Unreadable {
+    fn line(&self) -> String {
+        format!("edge {} cannot be read: {}", self.edge, self.error)
+    }
+}
+
 pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
     if args.openmetrics {
         output::out(&weir_agent::metrics::openmetrics(None)?)?;
@@ -38,7 +44,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let found = Found::read(named.as_deref(), args.hits)?;
     let code = ExitCode::from(u8::from(!found.unreadable.is_empty()));
     for one in &found.unreadable {
-        output::complain(&format!("edge {} cannot be read: {}", one.edge, one.error));
+        output::complain(&one.line());
     }
     match args.json {
         true => output::json(&found.json()?)?,
@@ -105,6 +111,15 @@ impl Found {
             "remains": self.remains,
             "unreadable": self.unreadable,
         }))
+    }
+
+    /// All that is printed, with what is written to standard error on this host.
+    pub(crate) fn whole_text(&self) -> Result<String, Failure> {
+        let mut text = self.text()?;
+        for one in &self.unreadable {
+            let _ = writeln!(text, "{}", one.line());
+        }
+        Ok(text)
     }
 
     fn text(&self) -> Result<String, Failure> {

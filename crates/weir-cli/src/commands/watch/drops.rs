@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use weir_bpf::abi::watch;
 use weir_engine::watch::Journeys;
 
@@ -24,18 +24,18 @@ const DURATION: Duration = Duration::from_secs(10);
 const CAUSES: usize = 1000;
 
 /// What drops have in common.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 struct Cause {
     /// The function or port that dropped them.
     stage: String,
     /// The reason, as it is counted.
-    reason: Option<&'static str>,
+    reason: Option<String>,
     /// The reason in a sentence, and the rules.
     why: Vec<String>,
 }
 
 /// Drops of one cause.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct Dropped {
     #[serde(flatten)]
     cause: Cause,
@@ -45,8 +45,8 @@ struct Dropped {
 }
 
 /// What was seen.
-#[derive(Debug, Default, Serialize)]
-struct Report {
+#[derive(Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Report {
     seconds: f64,
     /// Dropped packets that were looked at.
     packets: u64,
@@ -88,7 +88,10 @@ pub(crate) fn run(args: &DropsArgs) -> Result<ExitCode, Failure> {
                 let example = format!("{}: {}", traced.port, traced.summary);
                 let last = traced.stages.into_iter().next_back();
                 let cause = Cause {
-                    reason: last.as_ref().and_then(|stage| stage.reason),
+                    reason: last
+                        .as_ref()
+                        .and_then(|stage| stage.reason)
+                        .map(str::to_owned),
                     stage: last.map(|stage| stage.stage).unwrap_or_default(),
                     why: traced.why,
                 };
@@ -131,7 +134,7 @@ pub(crate) fn run(args: &DropsArgs) -> Result<ExitCode, Failure> {
 }
 
 impl Report {
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let seconds = self.seconds;
         if self.packets == 0 {
             return format!("no packet was dropped in {seconds:.1} s\n");

@@ -1,0 +1,227 @@
+//! Commands through an agent, on this host or another: the same words and JSON as on the host itself, asked for by its API.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use weir_agent::api::{AgentClient, ClientError, Method, Target};
+
+use super::history;
+use super::watch::drops;
+use crate::args::history::{HistoryArgs, RollbackArgs};
+use crate::args::watch::{DropsArgs, EdgeArgs};
+use crate::args::{ApplyArgs, Command, StatusArgs};
+use crate::failure::Failure;
+use crate::output;
+
+/// Longest watch of drops that the API offers, and what it is by default, in seconds.
+const LONGEST_WATCH: u64 = 30;
+const WATCH: u64 = 10;
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        Failure::failed(error)
+    }
+}
+
+/// Whether a command works on files only, so that it is the same everywhere.
+pub(super) fn is_of_files(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Check(_)
+            | Command::Fmt(_)
+            | Command::Import(_)
+            | Command::Export(_)
+            | Command::Explain(_)
+            | Command::Completions(_)
+            | Command::Man(_)
+    )
+}
+
+/// Runs a command through an agent.
+pub(super) fn run(target: Target, command: Command) -> Result<ExitCode, Failure> {
+    let client = || AgentClient::new(target);
+    match command {
+        Command::Status(args) => status(client()?, &args),
+        Command::History(args) => changes(client()?, &args),
+        Command::Rollback(args) => rollback(client()?, &args),
+        Command::Apply(args) if args.confirm_now => confirm(client()?, &args),
+        Command::Drops(args) => watch(client()?, &args),
+        _ => Err(Failure::usage(
+            "this command works on the host itself: run it there, without --agent. Through an agent go `status`, `history`, `rollback`, `apply --confirm-now` and `drops`",
+        )),
+    }
+}
+
+fn status(mut agent: AgentClient, args: &StatusArgs) -> Result<ExitCode, Failure> {
+    if args.openmetrics {
+        output::out(&agent.text("/metrics")?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    no_file(args.config.is_some())?;
+    let path = match &args.edge {
+        Some(edge) => format!("/v1/edges/{}", quoted(edge)),
+        None => "/v1/status".to_owned(),
+    };
+    let path = format!("{path}?hits={}", args.hits);
+    match args.json {
+        true => output::json(&agent.get(&path)?)?,
+        false => output::out(&agent.text(&path)?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn changes(mut agent: AgentClient, args: &HistoryArgs) -> Result<ExitCode, Failure> {
+    let path = path_of(&mut agent, args.edge.as_deref(), "history")?;
+    let Some(number) = args.number else {
+        return history::show_list(&agent.get(&path)?, args.json);
+    };
+    let entry = agent.get(&format!("{path}/{number}"))?;
+    match args.json {
+        true => output::json(&entry)?,
+        false => output::out(&history::text(&entry, usize::MAX))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rollback(mut agent: AgentClient, args: &RollbackArgs) -> Result<ExitCode, Failure> {
+    let path = path_of(&mut agent, args.edge.as_deref(), "rollback")?;
+    let mut body = json!({ "dry_run": args.dry_run });
+    if let Some(number) = args.number {
+        body["to"] = json!(number);
+    }
+    let back = agent.ask(Method::POST, &path, Some(&body))?;
+    match args.json {
+        true => output::json(&back)?,
+        false => output::out(&history::back_text(&back))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn confirm(mut agent: AgentClient, args: &ApplyArgs) -> Result<ExitCode, Failure> {
+    no_file(args.config.is_some())?;
+    let edge = edge_of(&mut agent, args.edge.as_deref())?;
+    let path = format!("/v1/edges/{}/confirm", quoted(&edge));
+    let confirmed = agent.ask(Method::POST, &path, None)?;
+    match args.json {
+        true => output::json(&confirmed)?,
+        false => output::out(&format!("edge {edge}: confirmed\n"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn watch(mut agent: AgentClient, args: &DropsArgs) -> Result<ExitCode, Failure> {
+    let packets = &args.packets;
+    let chooses = [
+        ("--filter", packets.filter.is_some()),
+        ("--port", !packets.ports.is_empty()),
+        ("--sample", packets.sample != 1),
+        ("--count", packets.count.is_some()),
+    ];
+    if let Some((option, _)) = chooses.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Failure::usage(format!(
+            "{option} works on the host itself only: an agent watches all packets"
+        )));
+    }
+    let seconds = packets.duration.map_or(WATCH, |time| time.as_secs().max(1));
+    if seconds > LONGEST_WATCH {
+        return Err(Failure::usage(format!(
+            "an agent watches for {LONGEST_WATCH} s at most: give a shorter --duration"
+        )));
+    }
+    let path = path_of_edge(&mut agent, &args.edge, "drops")?;
+    let body = json!({ "seconds": seconds });
+    let found = agent.ask(Method::POST, &path, Some(&body))?;
+    match args.json {
+        true => output::json(&found)?,
+        false => {
+            let report: drops::Report = serde_json::from_value(found).map_err(Failure::failed)?;
+            output::out(&report.text())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn no_file(is_given: bool) -> Result<(), Failure> {
+    match is_given {
+        true => Err(Failure::usage(
+            "a file names an edge of this host: name the agent's with --edge",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Something of the edge that arguments name.
+fn path_of_edge(agent: &mut AgentClient, args: &EdgeArgs, what: &str) -> Result<String, Failure> {
+    no_file(args.config.is_some())?;
+    path_of(agent, args.edge.as_deref(), what)
+}
+
+fn path_of(agent: &mut AgentClient, edge: Option<&str>, what: &str) -> Result<String, Failure> {
+    let edge = edge_of(agent, edge)?;
+    Ok(format!("/v1/edges/{}/{what}", quoted(&edge)))
+}
+
+/// The edge that is named, or the only one that runs there.
+pub(super) fn edge_of(agent: &mut AgentClient, given: Option<&str>) -> Result<String, Failure> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
+    let all = agent.get("/v1/status")?;
+    let mut names = edges(&all);
+    match (names.pop(), names.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (Some(last), false) => Err(Failure::usage(format!(
+            "several edges run there: select one with --edge ({}, {last})",
+            names.join(", ")
+        ))),
+        (None, _) => Err(Failure::failed(format!(
+            "no edge runs at {}; `weir apply` starts one there",
+            agent.place()
+        ))),
+    }
+}
+
+/// Names of all edges of a status.
+fn edges(status: &Value) -> Vec<String> {
+    let parts = ["edges", "networks"].map(|part| status[part].as_array());
+    let rows = parts.into_iter().flatten().flatten();
+    let mut names: Vec<String> = rows
+        .filter_map(|row| row["edge"].as_str())
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// A name as a part of a path.
+pub(super) fn quoted(name: &str) -> String {
+    let mut text = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(char::from(byte));
+            }
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parts_of_paths() {
+        assert_eq!(quoted("office-1"), "office-1");
+        assert_eq!(quoted("a/b ä?"), "a%2Fb%20%C3%A4%3F");
+    }
+
+    #[test]
+    fn edges_are_those_of_graphs_and_networks() {
+        let status =
+            json!({ "edges": [{ "edge": "b" }], "networks": [{ "edge": "a" }, { "edge": "b" }] });
+        assert_eq!(edges(&status), ["a", "b"]);
+    }
+}
