@@ -19,9 +19,11 @@ use weir_runtime::{Planned, RuntimeError};
 use weir_store::ResultState;
 
 use crate::AgentError;
+use crate::alerts::Alerts;
 use crate::children::{ChildRow, Children, Kind, Programs, Wanted};
 use crate::event::Event;
 use crate::files::{self, Stamp, Stamps};
+use crate::notices::Drops;
 use crate::owned::{Owned, Source};
 use crate::settings::{Edits, Settings};
 use crate::store::Store;
@@ -133,6 +135,10 @@ pub struct Agent {
     children: Children,
     /// What is declared elsewhere.
     store: Store,
+    /// Drops that clients of the API are told of.
+    drops: Drops,
+    /// Alerts of sensors, too.
+    alerts: Alerts,
     /// The folder could not be read. Said once, until it is over.
     is_blind: bool,
     /// The next pass applies edited edges, too.
@@ -168,6 +174,8 @@ impl Agent {
             files: BTreeMap::new(),
             children: Children::new(programs),
             store: Store::default(),
+            drops: Drops::default(),
+            alerts: Alerts::default(),
             is_blind: false,
             is_forced: false,
             _lock: lock(state)?,
@@ -222,6 +230,18 @@ impl Agent {
         self.children.hold(&wanted, &mut events);
         self.is_forced = false;
         self.tell_store();
+        events
+    }
+
+    /// What clients of the API are told beside the events of a pass: it is no news for the log of the agent.
+    pub fn notices(&mut self) -> Vec<Event> {
+        let edges = self.files.values();
+        let edges = edges.filter_map(|one| one.edge.as_deref());
+        let now = Instant::now();
+        let mut events = self.drops.look(edges, now);
+        if let Some(folder) = self.settings.api.alerts.path() {
+            events.extend(self.alerts.look(folder, now));
+        }
         events
     }
 

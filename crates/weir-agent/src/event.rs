@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use weir_packet::Reason;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -78,6 +79,36 @@ pub enum Event {
         server: String,
         /// `down` or `up`.
         state: &'static str,
+    },
+    /// Packets were dropped. Only clients of the API are told.
+    Drops {
+        /// The edge.
+        edge: String,
+        /// The port or function.
+        stage: String,
+        /// The reason, as it is counted.
+        reason: &'static str,
+        /// How many since the last event of the same kind.
+        packets: u64,
+        /// The seconds since then.
+        seconds: u64,
+    },
+    /// A sensor reported an alert. Only clients of the API are told.
+    Alert {
+        /// The folder of its log.
+        sensor: String,
+        /// The rule, as generator, number and revision.
+        rule: String,
+        /// Its message.
+        signature: String,
+        /// From 1, the worst.
+        severity: u64,
+        /// The flow: protocol, and both ends.
+        flow: String,
+        /// The sensor's number of it.
+        flow_id: u64,
+        /// Alerts beside this one that no event says.
+        more: u64,
     },
     /// A client of the API had something changed.
     Requested {
@@ -160,6 +191,38 @@ impl fmt::Display for Event {
                 f,
                 "edge {edge}: server {server} of {service} ({function}) is {state}"
             ),
+            Event::Drops {
+                edge,
+                stage,
+                reason,
+                packets,
+                seconds,
+            } => {
+                let text = Reason::from_name(reason).map_or("", Reason::text);
+                let text = text.trim_end_matches('.');
+                write!(
+                    f,
+                    "edge {edge}: {stage} dropped {packets} packets in {seconds} s ({reason}: {text}). `weir drops --edge {edge}` shows which"
+                )
+            }
+            Event::Alert {
+                sensor,
+                rule,
+                signature,
+                severity,
+                flow,
+                more,
+                ..
+            } => {
+                write!(
+                    f,
+                    "sensor {sensor}: alert {rule} \"{signature}\", severity {severity}: {flow}"
+                )?;
+                match more {
+                    0 => Ok(()),
+                    more => write!(f, ", and {more} more alerts"),
+                }
+            }
             Event::Requested { edge, what, user } => match edge {
                 Some(edge) => write!(f, "edge {edge}: {what}, requested by {user}"),
                 None => write!(f, "{what}, requested by {user}"),

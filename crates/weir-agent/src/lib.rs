@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod alerts;
 pub mod api;
 mod children;
 mod event;
 mod files;
 pub mod metrics;
+mod notices;
 mod owned;
 pub mod service;
 mod settings;
@@ -21,8 +23,8 @@ pub use agent::{Agent, Row, State, View};
 pub use children::{ChildRow, Programs, is_orphan};
 pub use event::Event;
 pub use settings::{
-    ApiSettings, CLIENT, ClientRole, EdgeSettings, Edits, Group, LoopbackAddress, RemoteAddress,
-    SETTINGS, Settings, Socket,
+    AlertFolder, ApiSettings, CLIENT, ClientRole, EdgeSettings, Edits, Group, LoopbackAddress,
+    RemoteAddress, SETTINGS, Settings, Socket,
 };
 
 /// What keeps the agent from working at all. What goes wrong with one file or edge is an [`Event`].

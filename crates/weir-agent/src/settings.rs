@@ -54,6 +54,8 @@ pub struct ApiSettings {
     pub metrics: Option<LoopbackAddress>,
     /// Where browsers find the page.
     pub page: Option<LoopbackAddress>,
+    /// Where sensors log, whose alerts are events.
+    pub alerts: AlertFolder,
     /// Where other hosts reach the API by TLS.
     pub listen: Option<RemoteAddress>,
     /// The certificate that is shown there (PEM), with those of authorities in between.
@@ -139,6 +141,46 @@ impl ApiSettings {
             return Err("a name of `[api.clients]` is empty: write the common name or the URI of a certificate".to_owned());
         }
         Ok(())
+    }
+}
+
+/// The folder of the folders that sensors log to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum AlertFolder {
+    /// That of the units of sensors.
+    #[default]
+    Default,
+    /// This one.
+    Path(PathBuf),
+    /// Alerts are not events.
+    Off,
+}
+
+/// Where the units of sensors log to.
+const LOGS: &str = "/var/log/weir";
+
+impl AlertFolder {
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            AlertFolder::Default => Some(Path::new(LOGS)),
+            AlertFolder::Path(path) => Some(path),
+            AlertFolder::Off => None,
+        }
+    }
+}
+
+impl TryFrom<String> for AlertFolder {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<AlertFolder, String> {
+        match text.as_str() {
+            "off" => Ok(AlertFolder::Off),
+            _ if text.starts_with('/') => Ok(AlertFolder::Path(text.into())),
+            _ => Err(format!(
+                "expected an absolute path or \"off\", found `{text}`"
+            )),
+        }
     }
 }
 
@@ -425,6 +467,7 @@ mod tests {
         );
         for (text, why) in [
             ("socket = 'a.sock'", "absolute"),
+            ("alerts = 'logs'", "absolute"),
             ("socket = ''", "absolute"),
             ("read-group = 'no such group'", "groupadd"),
             ("read-group = -1", ""),

@@ -143,6 +143,10 @@ pub(crate) enum Command {
     ///
     /// Applies the files of a folder, repairs what is damaged, reports what was edited.
     Agent(agent::AgentArgs),
+    /// Show events of the agent: changes, drift, health, drops
+    ///
+    /// Those that it keeps, and with -f the next ones.
+    Logs(agent::LogsArgs),
     /// Print a login link for the agent's page
     ///
     /// The link is valid once, for a minute. Whoever opens it has the role of the user who asked for it.

@@ -1,7 +1,11 @@
 //! Commands through an agent on another host, by TLS: what they print, which of them certificates allow, and what is refused.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 use weir_testdata::etcd::{Authority, has_openssl};
@@ -39,8 +43,7 @@ impl Hosts {
         bed.write("\"deny tcp to-port 7001\"");
         let agent = bed.agent();
         agent.event("applied");
-        let at = |event: Value| event["at"].as_str().map(str::to_owned);
-        while at(agent.event("serving")).as_deref() != Some(&format!("{ADDRESS}/")) {}
+        serves(&agent);
         Hosts {
             bed,
             authority,
@@ -86,6 +89,12 @@ impl Hosts {
         assert_eq!(output.status.code(), Some(status), "{args:?}: {said}");
         assert!(said.contains(why), "{args:?}: {said}");
     }
+}
+
+/// Waits until other hosts are served.
+fn serves(agent: &Running) {
+    let place = format!("{ADDRESS}/");
+    while agent.event("serving")["at"] != place.as_str() {}
 }
 
 impl Drop for Hosts {
@@ -140,6 +149,12 @@ fn commands_go_through_an_agent_elsewhere() {
     assert_eq!(drops["packets"], 0);
     let drops = hosts.text("ops", &["drops", "--duration", "1s"]);
     assert!(drops.starts_with("no packet was dropped in "), "{drops}");
+    // Events, as on the host.
+    let logs = hosts.text("noc", &["logs", "--event", "applied"]);
+    assert_eq!(logs.lines().count(), 2, "{logs}");
+    assert!(logs.contains("(file changed)"), "{logs}");
+    let logs = hosts.text("noc", &["logs", "--event", "requested", "--json"]);
+    assert!(logs.contains("requested by tls:urn:weir:ops"), "{logs}");
     // What does not go there is refused, and does not happen here.
     hosts.fails(
         "ops",
@@ -220,4 +235,62 @@ fn agents_have_names_in_a_file() {
     let socket = socket.to_str().expect("UTF-8");
     let output = hosts.bed.weir(&["--agent", socket, "history", "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn logs_follow_what_happens() {
+    if !root("logs_follow_what_happens") || !has_openssl() {
+        return;
+    }
+    let hosts = Hosts::new("logs");
+    let sensor = hosts.bed.folder.join("logs").join("eth0");
+    fs::create_dir_all(&sensor).expect("writable");
+    let settings = hosts.bed.folder.join("agent.toml");
+    let text = fs::read_to_string(&settings).expect("there");
+    let folder = hosts.bed.folder.join("logs");
+    let named = format!("[api]\nalerts = \"{}\"\n", folder.display());
+    fs::write(&settings, text.replace("[api]\n", &named)).expect("writable");
+    serves(&hosts.agent);
+    let path = |name: &str| hosts.authority.path(name);
+    let mut command = hosts.command(&["--agent", ADDRESS]);
+    command.args(["--cert", &path("noc.pem"), "--key", &path("noc.key")]);
+    command.args([
+        "--ca",
+        &path("ca.pem"),
+        "logs",
+        "-f",
+        "--event",
+        "drops",
+        "--event",
+        "alert",
+    ]);
+    let child = command.stdout(Stdio::piped()).spawn();
+    let mut child = child.expect("weir starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    // The filter denies them; counters are read every five seconds, and the first reading is where counting begins.
+    let is_over = AtomicBool::new(false);
+    let drops = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let address = SocketAddr::from(([10, 79, 0, 2], 7001));
+                let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300));
+                let refused = hosts.bed.left.run(connect).expect("namespace");
+                assert!(refused.is_err(), "the filter denies it");
+            }
+        });
+        let line = lines.next().expect("a line").expect("UTF-8");
+        is_over.store(true, Ordering::Relaxed);
+        line
+    });
+    assert!(drops.contains("shield dropped "), "{drops}");
+    let record = r#"{"event_type":"alert","src_ip":"10.0.0.1","dest_ip":"10.0.0.2","proto":"ICMP","flow_id":7,"alert":{"gid":1,"signature_id":5,"rev":1,"signature":"ping","severity":3}}"#;
+    let mut file = fs::File::create(sensor.join("eve.json")).expect("writable");
+    writeln!(file, "{record}").expect("written");
+    let alert = lines.next().expect("a line").expect("UTF-8");
+    assert!(
+        alert.ends_with("sensor eth0: alert 1:5:1 \"ping\", severity 3: ICMP 10.0.0.1 > 10.0.0.2"),
+        "{alert}"
+    );
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
 }

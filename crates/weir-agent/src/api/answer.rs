@@ -25,7 +25,7 @@ use super::access::{Door, Role};
 use super::asks::{self, Ask, Task};
 use super::events;
 use super::host::Host;
-use super::hub::Hub;
+use super::hub::{self, Hub};
 use super::limits::Limits;
 use super::openapi::document;
 use super::page;
@@ -495,6 +495,14 @@ async fn called(
             shared.read(move |host| host.plan(&file)).await?
         }
         Call::Document => document(),
+        Call::Logs => {
+            let since = arguments
+                .number("seconds")
+                .map_or(0, |seconds| hub::now().saturating_sub(seconds));
+            shared
+                .hub
+                .log(arguments.number("after").unwrap_or(0), since)
+        }
         Call::Events => return Ok(stream(shared, known, &arguments, headers)),
         Call::Metrics => {
             let view = shared.hub.current();

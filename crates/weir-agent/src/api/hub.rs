@@ -15,7 +15,7 @@ use crate::agent::View;
 use crate::event::Event;
 
 /// Events that are kept for clients.
-pub(crate) const KEPT: usize = 256;
+pub(crate) const KEPT: usize = 1024;
 
 /// How the agent stands, as it is answered.
 #[derive(Serialize)]
@@ -31,6 +31,8 @@ struct Shown<'a> {
 struct Told<'a> {
     #[serde(flatten)]
     event: &'a Event,
+    /// In a sentence.
+    text: String,
     number: u64,
     time: u64,
 }
@@ -39,6 +41,8 @@ struct Told<'a> {
 #[derive(Clone, Debug)]
 struct Numbered {
     number: u64,
+    /// Seconds since 1970.
+    time: u64,
     name: String,
     data: String,
 }
@@ -80,12 +84,14 @@ impl Hub {
         let number = ring.newest;
         let data = json!(Told {
             event,
+            text: event.to_string(),
             number,
             time
         });
         let name = data.get("event").and_then(Value::as_str);
         ring.events.push_back(Numbered {
             number,
+            time,
             name: name.unwrap_or_default().to_owned(),
             data: data.to_string(),
         });
@@ -125,6 +131,26 @@ impl Hub {
     /// Is told of each event.
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
+    }
+
+    /// The events after a number, and not older than a time. Their number is bounded by what is kept.
+    pub(crate) fn log(&self, after: u64, since: u64) -> Value {
+        let ring = lock(&self.ring);
+        let events = ring
+            .events
+            .iter()
+            .filter(|one| one.number > after && one.time >= since);
+        // They were made by `json!`: what is not JSON is not there.
+        let events: Vec<Value> = events
+            .filter_map(|one| serde_json::from_str(&one.data).ok())
+            .collect();
+        let oldest = ring.events.front();
+        json!({
+            "events": events,
+            "newest": ring.newest,
+            "missed": oldest.map_or(0, |one| (one.number - 1).saturating_sub(after)),
+            "oldest_time": oldest.map_or(0, |one| one.time),
+        })
     }
 
     /// The events after a number as text of an event stream, at most `most` of them, and the number of the last. Where some of them are not
@@ -168,7 +194,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Seconds since 1970.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
@@ -202,8 +228,21 @@ mod tests {
         let (text, last) = hub.after(4, 1);
         assert_eq!((numbers(&text), last), (vec![10, 11], 11));
         assert!(text.contains(r#"{"event":"missed","events":6}"#), "{text}");
+        let log = hub.log(4, 0);
+        let count = log["events"].as_array().map(Vec::len);
+        assert_eq!((count, &log["missed"]), (Some(KEPT), &json!(6)));
+        assert_eq!(
+            log["events"][0]["text"],
+            "edge e10\nid: 99: its file is gone, taken down"
+        );
+        let log = hub.log(hub.newest() - 1, 0);
+        assert_eq!(
+            (&log["events"][0]["number"], &log["missed"]),
+            (&log["newest"], &json!(0))
+        );
+        assert_eq!(hub.log(0, now() + 9)["events"], json!([]));
         // The agent began again: its numbers did, too.
-        let (text, _) = hub.after(5000, 1000);
+        let (text, _) = hub.after(5000, 2 * KEPT);
         assert_eq!(numbers(&text).len(), KEPT + 1);
     }
 }

@@ -23,6 +23,7 @@ pub(crate) enum Call {
     Link,
     Login,
     Logout,
+    Logs,
     Metrics,
     Plan,
     Rollback,
@@ -382,6 +383,50 @@ pub(crate) const ROUTES: &[Route] = &[
         )],
         body: &[],
         answer: Answer::Text("text/event-stream"),
+        problems: &[],
+    },
+    Route {
+        method: Method::GET,
+        path: "/v1/logs",
+        role: Role::Read,
+        door: None,
+        call: Call::Logs,
+        summary: "Events that are kept, oldest first, as `weir logs --json`",
+        query: &[
+            field(
+                "after",
+                Type::Integer,
+                "Only events after this one; default: all that are kept",
+            ),
+            field(
+                "seconds",
+                Type::Integer,
+                "Only events of the last so many seconds",
+            ),
+        ],
+        body: &[],
+        answer: Answer::Json(&[
+            field(
+                "events",
+                Type::Array,
+                "Events: `event`, `text`, `number`, `time`, and what belongs to it",
+            ),
+            field(
+                "newest",
+                Type::Integer,
+                "Number of the newest event; 0: none was",
+            ),
+            field(
+                "missed",
+                Type::Integer,
+                "Events after the number that are not kept any more",
+            ),
+            field(
+                "oldest_time",
+                Type::Integer,
+                "When the oldest that is kept was, in seconds since 1970",
+            ),
+        ]),
         problems: &[],
     },
     Route {

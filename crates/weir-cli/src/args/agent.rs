@@ -32,3 +32,26 @@ pub(crate) struct PageArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// Arguments of `weir logs`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogsArgs {
+    /// Wait for the next events, until Ctrl-C
+    #[arg(short = 'f', long)]
+    pub(crate) follow: bool,
+    /// Only events of the last TIME; default: all that the agent keeps
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) since: Option<Duration>,
+    /// Only events of this kind, as `drops` or `applied`; repeatable
+    #[arg(long = "event", value_name = "KIND")]
+    pub(crate) events: Vec<String>,
+    /// Only events of this edge
+    #[arg(long, value_name = "NAME")]
+    pub(crate) edge: Option<String>,
+    /// Socket of the agent; default: that of /etc/weir/agent.toml
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Print one JSON object per event
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -265,6 +265,13 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("net helper", &["weir net helper --edge e1"]),
     ("net export", &["weir net export > running.toml"]),
+    (
+        "logs",
+        &[
+            "weir logs --since 1h",
+            "weir logs -f --event drops --event health --json",
+        ],
+    ),
     ("top", &["weir top", "weir top --once --json"]),
     (
         "capture",

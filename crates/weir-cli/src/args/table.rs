@@ -33,7 +33,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
             "apply",
             "diff",
             "status",
-            "top",
+            "top, logs",
             "drops",
             "trace",
             "capture",
@@ -62,6 +62,10 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
 
 /// What commands do that share a line.
 const TOGETHER: &[(&str, &str)] = &[
+    (
+        "top, logs",
+        "Live rates, connections and drops; events of the agent",
+    ),
     (
         "agent, page",
         "Keep edges as their files say; log in to the agent's page",

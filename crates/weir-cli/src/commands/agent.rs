@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weir_agent::api::{Api, Woken};
-use weir_agent::{Agent, AgentError, Programs, service};
+use weir_agent::{Agent, AgentError, Event, Programs, service};
 use weir_runtime::history;
 
 use self::host::Here;
@@ -80,6 +80,13 @@ pub(crate) fn run(args: &AgentArgs) -> Result<ExitCode, Failure> {
                 false => event.to_string(),
             };
             output::out(&format!("{line}\n"))?;
+        }
+        for notice in agent.notices() {
+            match notice {
+                // For the log, too: it comes with the next events.
+                Event::Warning { .. } => events.push(notice),
+                notice => api.publish(&notice),
+            }
         }
         match is_ready {
             false => service::ready(&agent.summary()),

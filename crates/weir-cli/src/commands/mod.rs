@@ -18,6 +18,7 @@ mod import;
 mod init;
 mod lab;
 pub(crate) mod lab_afxdp_judge;
+mod logs;
 mod net;
 mod policy;
 mod ports;
@@ -74,6 +75,7 @@ fn carry_out(command: Command, color: ColorChoice) -> Result<ExitCode, Failure> 
         Command::Status(args) => edge::status::run(&args),
         Command::Agent(args) => agent::run(&args),
         Command::Page(args) => agent::page::run(&args),
+        Command::Logs(args) => logs::run(&args, None),
         Command::History(args) => history::run(&args),
         Command::Rollback(args) => history::rollback(&args),
         Command::Down(args) => down::run(&args),

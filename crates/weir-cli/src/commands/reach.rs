@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use weir_agent::api::{Target, socket_path};
+use serde_json::Value;
+use weir_agent::api::{AgentClient, Target, socket_path};
 use weir_agent::{CLIENT, Settings};
 use weir_store::tls::{Endpoint, Identity};
 
@@ -138,9 +139,9 @@ pub(crate) fn here(socket: Option<&Path>, folder: &Path) -> Result<Target, Failu
     Ok(Target::Socket(path))
 }
 
-/// The agent of this host, where its files are by default.
-pub(crate) fn here_by_default() -> Result<Target, Failure> {
-    here(None, Path::new(FOLDER))
+/// The agent of this host, by a socket or where its files are by default.
+pub(crate) fn here_or(socket: Option<&Path>) -> Result<Target, Failure> {
+    here(socket, Path::new(FOLDER))
 }
 
 fn read(file: &Path, must_exist: bool) -> Result<Client, Failure> {
@@ -168,8 +169,57 @@ fn unknown(agent: &str, client: &Client, file: &Path) -> Failure {
     ))
 }
 
+/// The edge that is named, or the only one that runs there.
+pub(crate) fn edge_of(agent: &mut AgentClient, given: Option<&str>) -> Result<String, Failure> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
+    let all = agent.get("/v1/status")?;
+    let mut names = edges(&all);
+    match (names.pop(), names.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (Some(last), false) => Err(Failure::usage(format!(
+            "several edges run there: select one with --edge ({}, {last})",
+            names.join(", ")
+        ))),
+        (None, _) => Err(Failure::failed(format!(
+            "no edge runs at {}; `weir apply` starts one there",
+            agent.place()
+        ))),
+    }
+}
+
+/// Names of all edges of a status.
+fn edges(status: &Value) -> Vec<String> {
+    let parts = ["edges", "networks"].map(|part| status[part].as_array());
+    let rows = parts.into_iter().flatten().flatten();
+    let mut names: Vec<String> = rows
+        .filter_map(|row| row["edge"].as_str())
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// A name as a part of a path.
+pub(crate) fn quoted(name: &str) -> String {
+    let mut text = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(char::from(byte));
+            }
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -215,5 +265,18 @@ mod tests {
             let error = target(&of(agent)).expect_err(agent).to_string();
             assert!(error.contains(why), "{agent}: {error}");
         }
+    }
+
+    #[test]
+    fn names_are_parts_of_paths() {
+        assert_eq!(quoted("office-1"), "office-1");
+        assert_eq!(quoted("a/b ä?"), "a%2Fb%20%C3%A4%3F");
+    }
+
+    #[test]
+    fn edges_are_those_of_graphs_and_networks() {
+        let status =
+            json!({ "edges": [{ "edge": "b" }], "networks": [{ "edge": "a" }, { "edge": "b" }] });
+        assert_eq!(edges(&status), ["a", "b"]);
     }
 }

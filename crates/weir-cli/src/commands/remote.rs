@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use weir_agent::api::{AgentClient, ClientError, Method, Target};
 
-use super::history;
+use super::reach::{edge_of, quoted};
 use super::watch::drops;
+use super::{history, logs};
 use crate::args::history::{HistoryArgs, RollbackArgs};
 use crate::args::watch::{DropsArgs, EdgeArgs};
 use crate::args::{ApplyArgs, Command, StatusArgs};
@@ -39,15 +40,16 @@ pub(super) fn is_of_files(command: &Command) -> bool {
 
 /// Runs a command through an agent.
 pub(super) fn run(target: Target, command: Command) -> Result<ExitCode, Failure> {
-    let client = || AgentClient::new(target);
+    let client = || AgentClient::new(target.clone());
     match command {
         Command::Status(args) => status(client()?, &args),
         Command::History(args) => changes(client()?, &args),
         Command::Rollback(args) => rollback(client()?, &args),
         Command::Apply(args) if args.confirm_now => confirm(client()?, &args),
         Command::Drops(args) => watch(client()?, &args),
+        Command::Logs(args) => logs::run(&args, Some(target)),
         _ => Err(Failure::usage(
-            "this command works on the host itself: run it there, without --agent. Through an agent go `status`, `history`, `rollback`, `apply --confirm-now` and `drops`",
+            "this command works on the host itself: run it there, without --agent. Through an agent go `status`, `history`, `rollback`, `apply --confirm-now`, `drops` and `logs`",
         )),
     }
 }
@@ -159,69 +161,4 @@ fn path_of_edge(agent: &mut AgentClient, args: &EdgeArgs, what: &str) -> Result<
 fn path_of(agent: &mut AgentClient, edge: Option<&str>, what: &str) -> Result<String, Failure> {
     let edge = edge_of(agent, edge)?;
     Ok(format!("/v1/edges/{}/{what}", quoted(&edge)))
-}
-
-/// The edge that is named, or the only one that runs there.
-pub(super) fn edge_of(agent: &mut AgentClient, given: Option<&str>) -> Result<String, Failure> {
-    if let Some(given) = given {
-        return Ok(given.to_owned());
-    }
-    let all = agent.get("/v1/status")?;
-    let mut names = edges(&all);
-    match (names.pop(), names.is_empty()) {
-        (Some(only), true) => Ok(only),
-        (Some(last), false) => Err(Failure::usage(format!(
-            "several edges run there: select one with --edge ({}, {last})",
-            names.join(", ")
-        ))),
-        (None, _) => Err(Failure::failed(format!(
-            "no edge runs at {}; `weir apply` starts one there",
-            agent.place()
-        ))),
-    }
-}
-
-/// Names of all edges of a status.
-fn edges(status: &Value) -> Vec<String> {
-    let parts = ["edges", "networks"].map(|part| status[part].as_array());
-    let rows = parts.into_iter().flatten().flatten();
-    let mut names: Vec<String> = rows
-        .filter_map(|row| row["edge"].as_str())
-        .map(str::to_owned)
-        .collect();
-    names.sort();
-    names.dedup();
-    names
-}
-
-/// A name as a part of a path.
-pub(super) fn quoted(name: &str) -> String {
-    let mut text = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                text.push(char::from(byte));
-            }
-            byte => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_parts_of_paths() {
-        assert_eq!(quoted("office-1"), "office-1");
-        assert_eq!(quoted("a/b ä?"), "a%2Fb%20%C3%A4%3F");
-    }
-
-    #[test]
-    fn edges_are_those_of_graphs_and_networks() {
-        let status =
-            json!({ "edges": [{ "edge": "b" }], "networks": [{ "edge": "a" }, { "edge": "b" }] });
-        assert_eq!(edges(&status), ["a", "b"]);
-    }
 }

@@ -1,0 +1,260 @@
+//! Alerts of sensors on this host: what they append to `eve.json` in a folder below that of the logs is followed, and each alert is an event.
+//!
+//! Clients of the API see them beside drops and changes. The sensors' own logs stay the whole record: where alerts come faster than they are
+//! worth reading one by one, an event says how many more there were.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::event::Event;
+
+/// The file of a sensor's records.
+const NAME: &str = "eve.json";
+
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Bytes of one file that are read at one look; what is more is skipped.
+const MOST: u64 = 1 << 20;
+
+/// Events of one file at one look.
+const EVENTS: usize = 20;
+
+/// Where reading a file goes on.
+#[derive(Debug)]
+struct Place {
+    inode: u64,
+    offset: u64,
+}
+
+/// The files of a folder's sensors.
+#[derive(Debug, Default)]
+pub(crate) struct Alerts {
+    looked: Option<Instant>,
+    /// `None`: nobody looked yet, and what is there is old.
+    files: Option<BTreeMap<PathBuf, Place>>,
+    /// Why something cannot be read. Said once.
+    error: Option<String>,
+}
+
+impl Alerts {
+    /// Alerts since the last look.
+    pub(crate) fn look(&mut self, folder: &Path, now: Instant) -> Vec<Event> {
+        if self.looked.is_some_and(|looked| looked + INTERVAL > now) {
+            return Vec::new();
+        }
+        self.looked = Some(now);
+        let mut events = Vec::new();
+        let result = self.read(folder, &mut events);
+        let error = result.err().map(|(path, error)| {
+            format!(
+                "no alerts of sensors: {}: {error}; the agent needs the group of the log",
+                path.display()
+            )
+        });
+        if let Some(text) = error.clone().filter(|_| error != self.error) {
+            events.push(Event::Warning { text });
+        }
+        self.error = error;
+        events
+    }
+
+    fn read(&mut self, folder: &Path, events: &mut Vec<Event>) -> Result<(), (PathBuf, io::Error)> {
+        let found = match found(folder) {
+            Ok(found) => found,
+            // No sensor ever logged here.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err((folder.to_owned(), error)),
+        };
+        let is_first = self.files.is_none();
+        let mut before = self.files.take().unwrap_or_default();
+        let mut files = BTreeMap::new();
+        let mut failed = Ok(());
+        for path in found {
+            let place = before.remove(&path);
+            match follow(&path, place, is_first, events) {
+                Ok(place) => drop(files.insert(path, place)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => failed = Err((path, error)),
+            }
+        }
+        self.files = Some(files);
+        failed
+    }
+}
+
+/// The files of the folder, and of those below it.
+fn found(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = vec![folder.join(NAME)];
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            paths.push(entry.path().join(NAME));
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Reads what was appended to a file.
+fn follow(
+    path: &Path,
+    place: Option<Place>,
+    is_first: bool,
+    events: &mut Vec<Event>,
+) -> io::Result<Place> {
+    let mut file = File::open(path)?;
+    let state = file.metadata()?;
+    let (inode, length) = (state.ino(), state.len());
+    let begin = match place {
+        Some(place) if place.inode == inode && place.offset <= length => place.offset,
+        // What was there before the agent is no news.
+        None if is_first => length,
+        // It is new, or was rotated.
+        _ => 0,
+    };
+    let skips = length.saturating_sub(begin) > MOST;
+    let begin = if skips { length - MOST } else { begin };
+    file.seek(SeekFrom::Start(begin))?;
+    let mut bytes = Vec::new();
+    file.take(MOST).read_to_end(&mut bytes)?;
+    // The rest of a line comes with the next look. A line that fills all of it is none of a sensor.
+    let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) => end + 1,
+        None if bytes.len() as u64 == MOST => bytes.len(),
+        None => 0,
+    };
+    let sensor = path.parent().and_then(Path::file_name);
+    let sensor = sensor.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let lines = bytes
+        .get(..whole)
+        .unwrap_or_default()
+        .split(|byte| *byte == b'\n');
+    let mut found: Vec<Event> = lines
+        // After a skip the first line is a rest.
+        .skip(usize::from(skips))
+        .filter_map(|line| alert(line, &sensor))
+        .collect();
+    let more = found.len().saturating_sub(EVENTS) as u64;
+    found.truncate(EVENTS);
+    if let Some(Event::Alert { more: others, .. }) = found.last_mut() {
+        *others = more;
+    }
+    events.append(&mut found);
+    Ok(Place {
+        inode,
+        offset: begin + whole as u64,
+    })
+}
+
+/// The alert of a record; `None`: it is another record, or none.
+fn alert(line: &[u8], sensor: &str) -> Option<Event> {
+    // Cheaper than to read all records of a busy sensor.
+    if !line.windows(7).any(|part| part == b"\"alert\"") {
+        return None;
+    }
+    let record: Value = serde_json::from_slice(line).ok()?;
+    if record.get("event_type")? != "alert" {
+        return None;
+    }
+    let alert = record.get("alert")?;
+    let number = |name: &str| alert.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let text = |name: &str| record.get(name).and_then(Value::as_str).unwrap_or_default();
+    let end = |address: &str, port: &str| {
+        let address = text(address);
+        match record.get(port).and_then(Value::as_u64) {
+            Some(port) if address.contains(':') => format!("[{address}]:{port}"),
+            Some(port) => format!("{address}:{port}"),
+            None => address.to_owned(),
+        }
+    };
+    Some(Event::Alert {
+        sensor: sensor.to_owned(),
+        rule: format!(
+            "{}:{}:{}",
+            number("gid"),
+            number("signature_id"),
+            number("rev")
+        ),
+        signature: alert.get("signature")?.as_str()?.to_owned(),
+        severity: number("severity"),
+        flow: format!(
+            "{} {} > {}",
+            text("proto"),
+            end("src_ip", "src_port"),
+            end("dest_ip", "dest_port")
+        ),
+        flow_id: record
+            .get("flow_id")
+            .and_then(Value::as_u64)
+            .unwrap_or_default(),
+        more: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn record(number: u64) -> String {
+        format!(
+            r#"{{"event_type":"alert","src_ip":"10.0.0.1","src_port":1,"dest_ip":"2001:db8::1","dest_port":80,"proto":"TCP","flow_id":{number},"alert":{{"gid":1,"signature_id":{number},"rev":2,"signature":"bad","severity":1}}}}"#
+        ) + "\n"
+    }
+
+    #[test]
+    fn what_sensors_append_is_told_once() {
+        let folder = std::env::temp_dir().join(format!("weir-alerts-{}", std::process::id()));
+        fs::create_dir_all(folder.join("eth0")).expect("made");
+        let path = folder.join("eth0").join(NAME);
+        fs::write(&path, record(1)).expect("written");
+        let mut alerts = Alerts::default();
+        let begin = Instant::now();
+        let mut seconds = 0;
+        let mut look = |folder: &Path| -> Vec<String> {
+            seconds += 2;
+            let events = alerts.look(folder, begin + Duration::from_secs(seconds));
+            events.iter().map(Event::to_string).collect()
+        };
+        let append = |text: &str| {
+            let mut file = File::options().append(true).open(&path).expect("there");
+            file.write_all(text.as_bytes()).expect("written");
+        };
+        let line = |number: u64| {
+            format!(
+                "sensor eth0: alert 1:{number}:2 \"bad\", severity 1: TCP 10.0.0.1:1 > [2001:db8::1]:80"
+            )
+        };
+        assert_eq!(look(&folder), [""; 0], "it was there before");
+        let second = record(2);
+        let (half, rest) = second.split_at(40);
+        append(&format!(
+            "{{\"event_type\":\"flow\",\"x\":\"alert\"}}\nno JSON \"alert\"\n{half}"
+        ));
+        assert_eq!(look(&folder), [""; 0]);
+        append(rest);
+        assert_eq!(look(&folder), [line(2)]);
+        // Many at once.
+        append(&(10..40).map(record).collect::<String>());
+        let said = look(&folder);
+        assert_eq!(said.len(), EVENTS);
+        assert_eq!(said[EVENTS - 1], line(29) + ", and 10 more alerts");
+        // Rotated: another file, read from its beginning.
+        fs::rename(&path, folder.join("eth0/eve.json.1")).expect("renamed");
+        fs::write(&path, record(3)).expect("written");
+        assert_eq!(look(&folder), [line(3)]);
+        // More than is read at once: the last of it.
+        append(&format!("{}\n{}", "x".repeat(2 * MOST as usize), record(4)));
+        assert_eq!(look(&folder), [line(4)]);
+        assert_eq!(look(&folder.join("none")), [""; 0]);
+        let _ = fs::remove_dir_all(&folder);
+    }
+}
