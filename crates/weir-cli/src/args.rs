@@ -124,7 +124,10 @@ pub(crate) enum Command {
     Service(Box<service::ServiceArgs>),
     /// Manage tenants' virtual networks across hosts
     Net(net::NetArgs),
-    /// Live rates per port, function and drop reason
+    /// Live rates, rules, connections, drops and workers
+    ///
+    /// A screen on a terminal, a table each interval otherwise. Keys: q quit, 1-5 tab, s sort, r reverse, / filter, p pause; w in the tab
+    /// Drops: watch why. As root this host is read; other users, and --agent, read through the agent.
     Top(watch::TopArgs),
     /// Capture packets of a running graph to pcapng
     ///

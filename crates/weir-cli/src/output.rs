@@ -113,6 +113,17 @@ pub(crate) fn stderr_has_color() -> bool {
     }
 }
 
+/// Whether a screen on the terminal has colour: as `--color` says, and unless NO_COLOR is set.
+pub(crate) fn screen_has_color() -> bool {
+    match COLOR.get() {
+        Some(ColorChoice::Always) => true,
+        Some(ColorChoice::Never) => false,
+        Some(ColorChoice::Auto) | None => {
+            std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

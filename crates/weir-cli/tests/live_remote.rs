@@ -149,7 +149,10 @@ fn commands_go_through_an_agent_elsewhere() {
     assert_eq!(drops["packets"], 0);
     let drops = hosts.text("ops", &["drops", "--duration", "1s"]);
     assert!(drops.starts_with("no packet was dropped in "), "{drops}");
-    // Events, as on the host.
+    // Rates and events, as on the host.
+    let table = hosts.json("noc", &["top", "--once", "--json", "--interval", "0.2"]);
+    assert_eq!(table["ports"][0]["name"], "in");
+    hosts.fails("noc", &["top", "--time"], 2, "without --agent");
     let logs = hosts.text("noc", &["logs", "--event", "applied"]);
     assert_eq!(logs.lines().count(), 2, "{logs}");
     assert!(logs.contains("(file changed)"), "{logs}");

@@ -1,9 +1,11 @@
 //! `weir trace`, `drops`, `capture` and `top` as processes on a running edge: what they tell of packets, and that the edge is as before behind them.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::live_bed::{file, root, stderr, weir};
@@ -453,4 +455,124 @@ fn top_shows_rates_of_ports_and_functions() {
     for (part, name) in [("verdicts", "drop"), ("reasons", "rule_drop")] {
         assert!(firewall[part][name].as_f64() > Some(0.5), "{firewall}");
     }
+}
+
+/// What a terminal of 80x24 shows of what it is sent.
+struct Shown {
+    cells: Vec<Vec<char>>,
+    at: (usize, usize),
+    /// All that it was sent.
+    all: String,
+}
+
+impl Default for Shown {
+    fn default() -> Shown {
+        Shown {
+            cells: vec![vec![' '; 80]; 24],
+            at: (0, 0),
+            all: String::new(),
+        }
+    }
+}
+
+impl Shown {
+    /// Cursor addresses and characters; other sequences draw nothing. A sequence that is cut in two is put together by reading all again.
+    fn take(&mut self, bytes: &[u8]) {
+        let all = std::mem::take(&mut self.all) + &String::from_utf8_lossy(bytes);
+        *self = Shown::default();
+        let mut rest = all.chars();
+        while let Some(c) = rest.next() {
+            if c == '\x1b' {
+                let mut sequence = String::new();
+                for c in rest.by_ref().skip(1) {
+                    sequence.push(c);
+                    if c.is_ascii_alphabetic() {
+                        break;
+                    }
+                }
+                let place = sequence
+                    .strip_suffix('H')
+                    .and_then(|one| one.split_once(';'));
+                if let Some((y, x)) = place {
+                    let number = |text: &str| text.parse::<usize>().map_or(0, |one| one - 1);
+                    self.at = (number(y), number(x));
+                }
+            } else if !c.is_control() {
+                let (y, x) = self.at;
+                if let Some(cell) = self.cells.get_mut(y).and_then(|line| line.get_mut(x)) {
+                    *cell = c;
+                }
+                self.at.1 += 1;
+            }
+        }
+        self.all = all;
+    }
+
+    fn text(&self) -> String {
+        let lines = self.cells.iter();
+        let lines = lines.map(|line| line.iter().collect::<String>() + "\n");
+        lines.collect()
+    }
+}
+
+/// A screen of 80x24 on a pseudo terminal, which `script` makes.
+#[test]
+fn top_is_a_screen_on_a_terminal() {
+    if !root("top_is_a_screen_on_a_terminal") {
+        return;
+    }
+    let bed = Bed::new("screen");
+    let line = format!(
+        "stty rows 24 cols 80; {} top --interval 0.2 --edge {}",
+        env!("CARGO_BIN_EXE_weir"),
+        bed.edge
+    );
+    let mut command = bed.right.command("script").expect("namespace");
+    let mut child = command
+        .args(["-qefc", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script starts");
+    let (mut keys, mut output) = (
+        child.stdin.take().expect("piped"),
+        child.stdout.take().expect("piped"),
+    );
+    let shown = Arc::new(Mutex::new(Shown::default()));
+    let reader = {
+        let shown = Arc::clone(&shown);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
+                shown.lock().expect("whole").take(&bytes[..count]);
+            }
+        })
+    };
+    let wait = |text: &str| {
+        let began = Instant::now();
+        loop {
+            let screen = shown.lock().expect("whole").text();
+            if screen.contains(text) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "no {text}:\n{screen}");
+            bed.send(&[23, 7, 99]);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait(&format!("edge {}", bed.edge));
+    wait("firewall");
+    // Drops have a tab, and the watch says which rule it was.
+    keys.write_all(b"4").expect("sent");
+    wait("rule_drop");
+    keys.write_all(b"w").expect("sent");
+    wait("no-telnet");
+    keys.write_all(b"q").expect("sent");
+    let status = child.wait().expect("it ends");
+    assert!(status.success(), "{status}");
+    reader.join().expect("read");
+    // The terminal is as it was.
+    let rest = shown.lock().expect("whole").all.clone();
+    assert!(rest.contains("\x1b[?25h\x1b[?1049l"), "{rest:?}");
+    assert_eq!(bed.status()["watched"], Value::Null);
 }

@@ -106,7 +106,7 @@ pub(crate) struct TopArgs {
     /// Stop after one interval
     #[arg(long)]
     pub(crate) once: bool,
-    /// Measure ns per packet with kernel statistics; costs every eBPF program on this host about 20 ns per run meanwhile
+    /// Print tables with ns per packet, by kernel statistics; costs every eBPF program on this host about 20 ns per run meanwhile
     #[arg(long)]
     pub(crate) time: bool,
     /// Print one JSON object per interval

@@ -3,7 +3,7 @@
 mod beside;
 mod failed;
 mod graph;
-mod host;
+pub(super) mod host;
 pub(super) mod page;
 
 use std::path::PathBuf;

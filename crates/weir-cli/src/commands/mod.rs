@@ -68,7 +68,7 @@ fn carry_out(command: Command, color: ColorChoice) -> Result<ExitCode, Failure> 
         Command::Plan(args) => edge::plan_of(&args),
         Command::Apply(args) => edge::apply::run(&args),
         Command::Diff(args) => edge::diff::run(&args),
-        Command::Top(args) => watch::top::run(&args),
+        Command::Top(args) => watch::top::run(&args, None),
         Command::Capture(args) => watch::capture::run(&args),
         Command::Drops(args) => watch::drops::run(&args),
         Command::Trace(args) => watch::trace::run(&args),

@@ -6,7 +6,7 @@ use serde_json::json;
 use weir_agent::api::{AgentClient, ClientError, Method, Target};
 
 use super::reach::{edge_of, quoted};
-use super::watch::drops;
+use super::watch::{drops, top};
 use super::{history, logs};
 use crate::args::history::{HistoryArgs, RollbackArgs};
 use crate::args::watch::{DropsArgs, EdgeArgs};
@@ -47,9 +47,10 @@ pub(super) fn run(target: Target, command: Command) -> Result<ExitCode, Failure>
         Command::Rollback(args) => rollback(client()?, &args),
         Command::Apply(args) if args.confirm_now => confirm(client()?, &args),
         Command::Drops(args) => watch(client()?, &args),
+        Command::Top(args) => top::run(&args, Some(target)),
         Command::Logs(args) => logs::run(&args, Some(target)),
         _ => Err(Failure::usage(
-            "this command works on the host itself: run it there, without --agent. Through an agent go `status`, `history`, `rollback`, `apply --confirm-now`, `drops` and `logs`",
+            "this command works on the host itself: run it there, without --agent. Through an agent go `status`, `history`, `rollback`, `apply --confirm-now`, `drops`, `top` and `logs`",
         )),
     }
 }

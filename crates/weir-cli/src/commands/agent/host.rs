@@ -19,7 +19,7 @@ use crate::commands::edge::{confirm, diff};
 use crate::commands::history;
 
 /// This host, in the network namespace of the process.
-pub(super) struct Here;
+pub(crate) struct Here;
 
 impl Host for Here {
     fn status(&self, edge: Option<&str>, with_hits: bool) -> Result<Value, Problem> {
