@@ -22,6 +22,8 @@ use weir_kernel::{KernelError, KernelObject};
 use weir_vm::verify::{VerifyOptions, verify};
 use weir_vm::{Btf, Object};
 
+/// In front of the names of objects whose programs were compiled for tc.
+const TC: &str = "tc:";
 /// Programs compared unless `WEIR_LONG=1`: each costs the kernel some 20 ms.
 const SAMPLE: usize = 60;
 
@@ -34,7 +36,8 @@ fn kernel_verifier_tests_get_the_kernels_verdicts() {
         return;
     }
     let folder = folder();
-    let objects = objects(&folder.join("objects"));
+    let mut objects = objects(&folder.join("objects"), "");
+    objects.extend(self::objects(&folder.join("objects-tc"), TC));
     if objects.is_empty() {
         weir_testdata::not_run(
             "the kernel's verifier tests are not compiled: `scripts/selftests` does it",
@@ -217,7 +220,16 @@ fn verdict(program: &Program<'_>, types: &Arc<Btf>) -> Result<(), (String, Strin
 fn programs(objects: &[(String, Vec<u8>, Object)]) -> Vec<Program<'_>> {
     let mut found = Vec::new();
     for (file, elf, object) in objects {
+        let first = file.strip_prefix(TC);
+        let first = first.and_then(|file| objects.iter().find(|(f, ..)| f == file));
         for name in object.programs() {
+            // Of the second folder, those that are of another kind there.
+            let same = |(.., o): &(String, Vec<u8>, Object)| {
+                o.program_kind(name) == object.program_kind(name)
+            };
+            if first.is_some_and(same) {
+                continue;
+            }
             found.push(Program {
                 label: format!("{file}/{name}"),
                 name: name.to_owned(),
@@ -230,7 +242,7 @@ fn programs(objects: &[(String, Vec<u8>, Object)]) -> Vec<Program<'_>> {
 }
 
 /// The compiled tests by name. One that weir cannot parse is a failure: its programs would be missing from the table.
-fn objects(folder: &Path) -> Vec<(String, Vec<u8>, Object)> {
+fn objects(folder: &Path, prefix: &str) -> Vec<(String, Vec<u8>, Object)> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -239,7 +251,7 @@ fn objects(folder: &Path) -> Vec<(String, Vec<u8>, Object)> {
     paths.sort();
     let read = |path: &PathBuf| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let name = name.trim_start_matches("verifier_").to_owned();
+        let name = format!("{prefix}{}", name.trim_start_matches("verifier_"));
         let elf = std::fs::read(path).expect("the object can be read");
         let object = Object::parse(&elf).unwrap_or_else(|e| panic!("{name}: {e}"));
         (name, elf, object)

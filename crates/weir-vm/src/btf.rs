@@ -175,6 +175,8 @@ pub enum Shape {
         returns: u32,
         /// Types of the parameters.
         parameters: Vec<u32>,
+        /// Their names, as offsets of [`Btf::parameter_names`].
+        names: Vec<u32>,
     },
     /// A global variable.
     Variable {
@@ -194,7 +196,12 @@ pub enum Shape {
         size: u32,
     },
     /// A remark about another type.
-    DeclarationTag,
+    DeclarationTag {
+        /// The type.
+        target: u32,
+        /// Its member or parameter, from 0; -1 for the type itself.
+        component: i32,
+    },
 }
 
 /// A member as stored.
@@ -452,6 +459,35 @@ impl Btf {
             .ok_or(BtfError::Type(id))
     }
 
+    /// Prototype of the function called `name`.
+    pub fn prototype_of(&self, name: &str) -> Option<u32> {
+        self.types.iter().find_map(|t| match t.shape {
+            Shape::Function { prototype, .. } if self.string(t.name) == name => Some(prototype),
+            _ => None,
+        })
+    }
+
+    /// Names of a prototype's parameters, empty where the compiler left them out; none for other types.
+    pub fn parameter_names(&self, prototype: u32) -> Vec<&str> {
+        match self.shape(prototype) {
+            Ok(Shape::Prototype { names, .. }) => names.iter().map(|n| self.string(*n)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Remarks about a type's component (a parameter, a member) by declaration tags.
+    pub fn tags(&self, target: u32, component: i32) -> Vec<&str> {
+        let wanted = |t: &&Type| match t.shape {
+            Shape::DeclarationTag {
+                target: tagged,
+                component: at,
+            } => (tagged, at) == (target, component),
+            _ => false,
+        };
+        let tags = self.types.iter().filter(wanted);
+        tags.map(|t| self.string(t.name)).collect()
+    }
+
     /// What a pointer points to.
     pub(crate) fn pointee(&self, id: u32) -> Result<u32, BtfError> {
         match self.shape(self.resolve(id)?)? {
@@ -558,14 +594,15 @@ fn parse_type(r: &mut Reader<'_>, id: u32) -> Result<Type, BtfError> {
             linkage: count,
         },
         13 => {
-            let mut parameters = Vec::new();
+            let (mut parameters, mut names) = (Vec::new(), Vec::new());
             for _ in 0..count {
-                r.u32()?;
+                names.push(r.u32()?);
                 parameters.push(r.u32()?);
             }
             Shape::Prototype {
                 returns: size,
                 parameters,
+                names,
             }
         }
         14 => Shape::Variable {
@@ -580,10 +617,10 @@ fn parse_type(r: &mut Reader<'_>, id: u32) -> Result<Type, BtfError> {
             Shape::Section { variables }
         }
         16 => Shape::Float { size },
-        17 => {
-            r.u32()?;
-            Shape::DeclarationTag
-        }
+        17 => Shape::DeclarationTag {
+            target: size,
+            component: r.u32()? as i32,
+        },
         _ => return Err(BtfError::Kind { id, kind }),
     };
     Ok(Type { name, shape })

@@ -366,7 +366,7 @@ fn adjust(d: &mut MapDefinition) {
                 d.value_size = 4;
             }
         }
-        MapKind::RingBuf => {
+        MapKind::RingBuf | MapKind::UserRingBuf => {
             let pages = d.max_entries.max(4096).checked_next_power_of_two();
             d.max_entries = pages.unwrap_or(d.max_entries);
         }

@@ -183,6 +183,8 @@ impl Listing<'_> {
             Stx8 => store("u8"), Stx16 => store("u16"), Stx32 => store("u32"), Stx64 => store("u64"),
             St8 => store_k("u8"), St16 => store_k("u16"), St32 => store_k("u32"), St64 => store_k("u64"),
             Atomic32 => atomic(op, "u32", 'w'), Atomic64 => atomic(op, "u64", 'r'),
+            PacketAbs => format!("r0 = packet {} bytes at {}", op.off, number(op.imm)),
+            PacketInd => format!("r0 = packet {} bytes at r{s} + {}", op.off, number(op.imm)),
             Ja => format!("goto {}", self.slot(op.target())),
             MayGoto => format!("may_goto {}", self.slot(op.target())),
             Jeq64K => jump_k64("=="), Jgt64K => jump_k64(">"), Jge64K => jump_k64(">="), Jset64K => jump_k64("&"),

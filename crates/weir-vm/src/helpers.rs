@@ -5,7 +5,8 @@
 //! randomness come from `Env`. Invariant: no helper panics or loops beyond the instruction budget, whatever its arguments.
 
 mod cookie;
-mod iterators;
+mod dynptr;
+mod kernel;
 mod room;
 mod route;
 mod skb;
@@ -97,6 +98,7 @@ impl Run<'_> {
             189 => self.load_bytes(regs)?,
             190 => self.store_bytes(regs)?,
             195 => self.map_lookup_percpu(regs)?,
+            197..=203 => self.dynptr_helper(number, regs)?,
             204 | 205 => self.make_cookie(number, regs)?,
             206 | 207 => self.check_cookie(number, regs)?,
             _ => return Err(unknown(number)),

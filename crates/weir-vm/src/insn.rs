@@ -96,14 +96,6 @@ pub enum DecodeError {
         /// Index of the slot.
         pc: usize,
     },
-    /// `BPF_LD` modes of classic BPF; not available to XDP programs either.
-    #[error(
-        "instruction {pc}: legacy packet access (LD_ABS, LD_IND) is not supported; use direct packet access"
-    )]
-    LegacyPacketAccess {
-        /// Index of the slot.
-        pc: usize,
-    },
     /// A 16-byte load of a map or variable that no relocation resolved.
     #[error(
         "instruction {pc}: 16-byte load of kind {kind} needs a relocation and the code has none"
@@ -161,6 +153,9 @@ pub(crate) enum Kind {
     Ldx8, Ldx16, Ldx32, Ldx64, Ldxs8, Ldxs16, Ldxs32,
     Stx8, Stx16, Stx32, Stx64, St8, St16, St32, St64,
     Atomic32, Atomic64,
+    /// r0 = bytes of the packet at the immediate (and, second, the source register); `off` is the width. Ends the function with 0 where
+    /// there are none.
+    PacketAbs, PacketInd,
     Ja, MayGoto,
     Jeq64K, Jgt64K, Jge64K, Jset64K, Jne64K, Jsgt64K, Jsge64K, Jlt64K, Jle64K, Jslt64K, Jsle64K,
     Jeq64X, Jgt64X, Jge64X, Jset64X, Jne64X, Jsgt64X, Jsge64X, Jlt64X, Jle64X, Jslt64X, Jsle64X,
@@ -194,6 +189,10 @@ pub(crate) struct Op {
 /// How often a run goes on at [`Kind::MayGoto`] before it jumps (`BPF_MAX_LOOPS`). The kernel counts for each frame, or, on x86-64, ends
 /// such a loop after a quarter of a second.
 pub(crate) const MAY_GOTO_MAX: u64 = 1 << 23;
+/// Immediate of a load that later accesses may not pass. One program runs at a time, so runs need not tell it from a load.
+pub(crate) const LOAD_ACQUIRE: i32 = 0x100;
+/// Immediate of a store that may not pass earlier accesses.
+pub(crate) const STORE_RELEASE: i32 = 0x110;
 /// `Op::off` of the swaps that do not depend on the machine's byte order; 0 for those of `be` and `le`.
 pub(crate) const UNCONDITIONAL_SWAP: i32 = 1;
 /// `Op::src` of the jump with a 32-bit distance; 0 for the one with 16 bits.
@@ -434,11 +433,20 @@ fn decode_one(insn: &Insn, place: SlotPosition, fixup: Option<Fixup>) -> Result<
     };
     match class {
         0 => {
-            let mode = insn.opcode & 0xe0;
-            if mode == 0x20 || mode == 0x40 {
-                return Err(DecodeError::LegacyPacketAccess { pc });
-            }
-            return Err(unknown);
+            op.off = match insn.opcode & 0x18 {
+                0x00 => 4,
+                0x08 => 2,
+                0x10 => 1,
+                _ => return Err(unknown),
+            };
+            op.kind = match insn.opcode & 0xe0 {
+                0x20 => Kind::PacketAbs,
+                0x40 => Kind::PacketInd,
+                _ => return Err(unknown),
+            };
+            check_register(insn.dst, pc, false)?;
+            check_register(insn.src, pc, false)?;
+            op.imm = u64::from(insn.imm as u32);
         }
         1 => {
             op.kind = load_kind(insn.opcode).ok_or(unknown)?;
@@ -453,6 +461,9 @@ fn decode_one(insn: &Insn, place: SlotPosition, fixup: Option<Fixup>) -> Result<
                     && insn.imm & 1 == 1
                     && insn.imm != 0xf1;
                 check_register(insn.src, pc, fetches)?;
+                if is_load(op.kind) {
+                    check_register(insn.dst, pc, true)?;
+                }
             }
         }
         4 | 7 => {
@@ -561,6 +572,8 @@ fn decode_call(
 fn uses_reserved(insn: &Insn) -> bool {
     let (operation, register) = (insn.opcode & 0xf0, insn.opcode & 8 != 0);
     match insn.opcode & 7 {
+        // Of the packet: r0 is not named, and a source only where one is added.
+        0 => insn.dst != 0 || insn.off != 0 || (insn.opcode & 0xe0 == 0x20 && insn.src != 0),
         1 => insn.imm != 0,
         2 => insn.src != 0,
         3 => insn.opcode & 0xe0 == 0x60 && insn.imm != 0,
@@ -598,6 +611,10 @@ fn check_register(register: u8, pc: usize, written: bool) -> Result<(), DecodeEr
     Ok(())
 }
 
+fn is_load(kind: Kind) -> bool {
+    matches!(kind, Kind::Ldx8 | Kind::Ldx16 | Kind::Ldx32 | Kind::Ldx64)
+}
+
 fn load_kind(opcode: u8) -> Option<Kind> {
     Some(match opcode {
         0x61 => Kind::Ldx32,
@@ -621,6 +638,18 @@ fn store_kind(insn: &Insn) -> Option<Kind> {
         0x6b => Kind::Stx16,
         0x73 => Kind::Stx8,
         0x7b => Kind::Stx64,
+        0xc3 | 0xdb | 0xcb | 0xd3 if matches!(insn.imm, LOAD_ACQUIRE | STORE_RELEASE) => {
+            match (insn.imm == LOAD_ACQUIRE, insn.opcode) {
+                (true, 0xc3) => Kind::Ldx32,
+                (true, 0xcb) => Kind::Ldx16,
+                (true, 0xd3) => Kind::Ldx8,
+                (true, _) => Kind::Ldx64,
+                (false, 0xc3) => Kind::Stx32,
+                (false, 0xcb) => Kind::Stx16,
+                (false, 0xd3) => Kind::Stx8,
+                (false, _) => Kind::Stx64,
+            }
+        }
         0xc3 | 0xdb => {
             if !matches!(
                 insn.imm,

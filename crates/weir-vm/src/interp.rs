@@ -124,6 +124,15 @@ pub enum FaultKind {
         /// What is wrong with it.
         reason: String,
     },
+    /// A kernel function that runs have no model for.
+    #[error("bpf_{name} has no model in the user engine")]
+    KernelFunction {
+        /// Its name without `bpf_`.
+        name: &'static str,
+    },
+    /// `bpf_throw`: the run ends with the result that it names.
+    #[error("the program threw an exception")]
+    Thrown,
     /// The program ended with ring buffer records still reserved.
     #[error("the program ended with {0} ring buffer records neither submitted nor discarded")]
     LeakedRecords(u32),
@@ -234,6 +243,8 @@ pub(crate) struct Run<'r> {
     /// Address of the spin lock held.
     pub(crate) lock: Option<u64>,
     pub(crate) open_records: u32,
+    /// What `bpf_throw` was called with.
+    pub(crate) thrown: Option<u64>,
     pub(crate) redirect: Option<Redirect>,
     /// Operation that faulted.
     pub(crate) fault_at: Option<usize>,
@@ -273,6 +284,7 @@ impl<'r> Run<'r> {
             random: env.random_seed,
             lock: None,
             open_records: 0,
+            thrown: None,
             redirect: None,
             fault_at: None,
             checked: None,
@@ -287,7 +299,14 @@ impl<'r> Run<'r> {
         regs[10] = stack_address(0) + STACK_BYTES as u64;
         self.memory.clear_stack();
         self.scratch.bits.clear();
-        let result = self.execute(entry, &mut regs)?;
+        let result = match self.execute(entry, &mut regs) {
+            Ok(result) => result,
+            Err(fault) if *fault == FaultKind::Thrown => {
+                self.fault_at = None;
+                self.thrown.unwrap_or(0)
+            }
+            Err(fault) => return Err(fault),
+        };
         if self.open_records > 0 {
             return Err(Box::new(FaultKind::LeakedRecords(self.open_records)));
         }
@@ -579,6 +598,21 @@ impl<'r> Run<'r> {
                     fetch(regs, op, old);
                 }
 
+                PacketAbs | PacketInd => {
+                    let indexed = op.kind == PacketInd;
+                    let index = if indexed { regs[src] as u32 } else { 0 };
+                    let at = index.wrapping_add(op.imm as u32);
+                    match passed!(self.packet_bytes(at, op.off as usize)) {
+                        Some(value) => regs[0] = value,
+                        None => {
+                            regs[0] = 0;
+                            match self.leave(base, regs) {
+                                Some(back) => pc = back,
+                                None => return Ok(0),
+                            }
+                        }
+                    }
+                }
                 Ja => pc = op.target(),
                 MayGoto => match self.may_goto.checked_sub(1) {
                     Some(left) => self.may_goto = left,
@@ -653,24 +687,30 @@ impl<'r> Run<'r> {
                         stop!(FaultKind::CallTarget { value });
                     }
                 }
-                Exit => {
-                    if self.memory.depth == base {
-                        return Ok(regs[0]);
-                    }
-                    self.memory.depth -= 1;
-                    let depth = self.memory.depth;
-                    if let Some((back, kept)) = self.scratch.saved.get(depth) {
-                        pc = *back;
-                        regs[6..10].copy_from_slice(kept);
-                    }
-                    regs[10] = stack_address(depth) + STACK_BYTES as u64;
-                }
+                Exit => match self.leave(base, regs) {
+                    Some(back) => pc = back,
+                    None => return Ok(regs[0]),
+                },
                 Half | SectionEnd | External | Invalid => {
                     self.fault_at.get_or_insert(pc.wrapping_sub(1));
                     return Err(self.refused(pc.wrapping_sub(1), false));
                 }
             }
         }
+    }
+
+    /// Leaves the running function: where its caller goes on, nothing for the function that the run began with.
+    #[inline(always)]
+    fn leave(&mut self, base: usize, regs: &mut Registers) -> Option<usize> {
+        if self.memory.depth == base {
+            return None;
+        }
+        self.memory.depth -= 1;
+        let depth = self.memory.depth;
+        let (back, kept) = self.scratch.saved.get(depth)?;
+        regs[6..10].copy_from_slice(kept);
+        regs[10] = stack_address(depth) + STACK_BYTES as u64;
+        Some(*back)
     }
 
     #[inline(always)]

@@ -38,6 +38,7 @@ mod program;
 pub mod releases;
 mod routes;
 mod second;
+mod signature;
 mod skb;
 pub mod verify;
 

@@ -4,7 +4,7 @@
 //! behind the other in one array of operations, each followed by a mark that faults, those of an object together. Invariant: a function target is
 //! an operation of the section its symbol is in.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::catalogue;
 use crate::core_relocation::{Outcome, Resolver};
@@ -15,6 +15,7 @@ use crate::machine::{Code, Function, Label, Line, Machine, Unit};
 use crate::maps::{MEMORY_MAX, Map, MapDefinition, MapKind, VALUE_SIZE_MAX};
 use crate::memory::{MAPS_MAX, map_handle, value_address};
 use crate::object::{LoadError, Object};
+use crate::signature::Signature;
 
 /// An object to link, and what its parts are called in the machine.
 #[derive(Debug)]
@@ -225,6 +226,7 @@ fn link_code(part: &Part<'_>, numbers: &[usize], code: &mut Code) -> Result<(), 
     code.units.push(Unit {
         start: base,
         btf: object.btf.clone(),
+        kernel: object.target.clone(),
         restricted: !is_gpl_compatible(object),
     });
     for (index, section) in code_sections(object) {
@@ -238,6 +240,7 @@ fn link_code(part: &Part<'_>, numbers: &[usize], code: &mut Code) -> Result<(), 
         bases,
         externals: std::mem::take(&mut code.externals),
         invalid: std::mem::take(&mut code.invalid),
+        signatures: std::mem::take(&mut code.signatures),
         resolver: types.map(|(local, target)| Resolver::new(local, target)),
     };
     for (index, section) in code_sections(object) {
@@ -286,6 +289,7 @@ fn link_code(part: &Part<'_>, numbers: &[usize], code: &mut Code) -> Result<(), 
     }
     code.externals = linker.externals;
     code.invalid = linker.invalid;
+    code.signatures = linker.signatures;
     Ok(())
 }
 
@@ -327,6 +331,8 @@ struct Linker<'o> {
     externals: Vec<String>,
     /// Why operations are invalid: they spoil the programs that have them, not the object.
     invalid: Vec<String>,
+    /// What kernel functions that are called take and return.
+    signatures: BTreeMap<u32, Signature>,
     /// Resolves CO-RE relocations, where there are types to resolve them against.
     resolver: Option<Resolver<'o>>,
 }
@@ -432,7 +438,7 @@ impl Linker<'_> {
             if symbol.weak && !call {
                 return Ok(Fixup::Value(self.configuration(&symbol.name).unwrap_or(0)));
             }
-            if call && let Some(number) = catalogue::kernel_function_number(&symbol.name) {
+            if call && let Some(number) = self.kernel_function(&symbol.name) {
                 return Ok(Fixup::Kernel(number));
             }
             self.externals.push(symbol.name.clone());
@@ -500,6 +506,17 @@ impl Linker<'_> {
                 "the symbol is in a section that is neither code, data nor maps"
             },
         ))
+    }
+
+    /// The number of a kernel function that the kernel has, as far as its types are known.
+    fn kernel_function(&mut self, name: &str) -> Option<u32> {
+        let number = catalogue::kernel_function_number(name)?;
+        if !self.signatures.contains_key(&number) {
+            let object = self.object;
+            let types = object.target.as_deref().or(object.btf.as_deref())?;
+            self.signatures.insert(number, Signature::of(types, name)?);
+        }
+        Some(number)
     }
 
     /// Address of a setting of the kernel, which reads as zero.

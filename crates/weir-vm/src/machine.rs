@@ -4,6 +4,7 @@
 //! so maps may be changed freely from outside. A failed run leaves map contents as far as it got, and its reserved
 //! ring buffer records discarded.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,7 @@ use crate::memory::{
 use crate::object::LoadError;
 use crate::program::ProgramKind;
 use crate::routes::Routes;
+use crate::signature::Signature;
 use crate::skb::{Sent, Skb, SkbFields};
 use crate::verify::{Origin, Watch};
 
@@ -47,6 +49,8 @@ pub(crate) struct Code {
     pub(crate) externals: Vec<String>,
     /// Why operations are invalid.
     pub(crate) invalid: Vec<String>,
+    /// What the kernel functions that are called take and return, by their number.
+    pub(crate) signatures: BTreeMap<u32, Signature>,
     /// Source by operation, sorted by start; strings are in the object's types.
     pub(crate) lines: Vec<Line>,
     /// The objects the code comes from, by their first operations; none of bare instructions.
@@ -60,6 +64,8 @@ pub(crate) struct Unit {
     pub(crate) start: usize,
     /// Types of the object.
     pub(crate) btf: Option<Arc<Btf>>,
+    /// Types of the kernel that it is relocated against.
+    pub(crate) kernel: Option<Arc<Btf>>,
     /// The license keeps its programs from helpers for GPL-compatible ones.
     pub(crate) restricted: bool,
 }
@@ -128,6 +134,11 @@ impl Code {
         name.to_owned()
     }
 
+    /// Id of the type of the function at `start` in its object.
+    pub(crate) fn function_type(&self, start: usize) -> Option<u32> {
+        self.functions.iter().find(|f| f.start == start)?.type_id
+    }
+
     /// The prototype of the function at `start`, if it is verified by itself: global, and the compiler says what it takes.
     pub(crate) fn global_prototype(&self, start: usize) -> Option<(&Btf, &Shape)> {
         let function = self.functions.iter().find(|f| f.start == start)?;
@@ -150,6 +161,12 @@ impl Code {
     /// Types of the object that `op` comes from.
     pub(crate) fn btf(&self, op: usize) -> Option<&Btf> {
         self.units.get(self.unit(op)?)?.btf.as_deref()
+    }
+
+    /// Types of the kernel for the object that `op` comes from; those that it declares itself where none were given.
+    pub(crate) fn kernel_types(&self, op: usize) -> Option<&Btf> {
+        let unit = self.units.get(self.unit(op)?)?;
+        unit.kernel.as_deref().or(unit.btf.as_deref())
     }
 
     /// Whether the license of the object that `op` comes from keeps it from helpers for GPL-compatible programs.

@@ -443,6 +443,15 @@ impl Memory<'_> {
         map.map_or(SLOT_SHIFT, Map::slot_shift)
     }
 
+    /// Pointer to `len` bytes at an offset of the packet, if programs can reach them directly.
+    pub(crate) fn packet_pointer(&self, offset: usize, len: usize) -> Option<u64> {
+        let (_, data, end) = self.frame.as_deref()?.bounds();
+        let at = data.checked_add(offset)?;
+        (at.checked_add(len)? <= end).then(|| {
+            (PACKET << KIND_SHIFT) | (u64::from(self.generation) << 32) | (BIAS + at as u64)
+        })
+    }
+
     /// Pointer to a reserved record for programs.
     pub(crate) fn record_pointer(&self, map: usize, sequence: u32) -> u64 {
         if self.host.is_some() {

@@ -14,7 +14,8 @@ mod needs;
 use std::fmt;
 
 pub(crate) use functions::{
-    IteratorKind, IteratorStep, KernelFunction, kernel_function, kernel_function_number,
+    DynptrKind, Effect, KERNEL_FUNCTION, KernelFunction, flags, kernel_function,
+    kernel_function_number,
 };
 pub use maps::{MAP_KINDS, MapKindInfo};
 pub use needs::{Need, Requirement};
@@ -130,6 +131,22 @@ pub enum Argument {
     ConstantString,
     /// A socket.
     Socket,
+    /// A socket, or a kernel object that is one.
+    AnySocket,
+    /// A kernel object of this struct.
+    Object(&'static str),
+    /// As [`Argument::Object`], or null.
+    ObjectOrNull(&'static str),
+    /// Readable memory of the map's value size, or null.
+    ValueOrNull,
+    /// A dynptr.
+    Dynptr,
+    /// Stack where the call makes a dynptr over memory.
+    NewDynptr,
+    /// Stack where the call makes a dynptr that holds a ring buffer record.
+    NewRecordDynptr,
+    /// A dynptr that holds a ring buffer record; the call releases it.
+    RecordDynptr,
 }
 
 /// What a helper leaves in r0.
@@ -147,6 +164,16 @@ pub enum Outcome {
     RecordOrNull,
     /// A socket, or null; looked up ones must be released.
     SocketOrNull,
+    /// An error number, or a number up to the size passed.
+    NumberUpToSize,
+    /// A trusted kernel object of this struct.
+    Object(&'static str),
+    /// A kernel object of this struct, found by walking.
+    PlainObject(&'static str),
+    /// The socket passed as a kernel object of this struct, or null.
+    SocketObjectOrNull(&'static str),
+    /// A pointer into a dynptr's memory of the size passed, or null.
+    DynptrMemoryOrNull,
 }
 
 /// The helper with `BPF_FUNC_` number `number`.
@@ -274,7 +301,7 @@ mod tests {
                 assert_eq!(sized, size, "{helper:?} at {at}");
                 let keyed = matches!(
                     argument,
-                    Argument::Key | Argument::Value | Argument::ValueOut
+                    Argument::Key | Argument::Value | Argument::ValueOut | Argument::ValueOrNull
                 );
                 assert!(!keyed || call.arguments[0] == Argument::Map, "{helper:?}");
             }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::catalogue::{Kernel, context, helper, helper_name, kernel_function, map_kind};
-use crate::insn::{Kind, LONG_JUMP, Op, UNCONDITIONAL_SWAP};
+use crate::insn::{Kind, LOAD_ACQUIRE, LONG_JUMP, Op, STORE_RELEASE, UNCONDITIONAL_SWAP};
 use crate::machine::{Code, Machine};
 use crate::maps::Map;
 use crate::memory::{handle_map, value_map};
@@ -300,6 +300,12 @@ fn instruction(op: &Op) -> Option<(&'static str, Kernel)> {
         Swap16 | Swap32 | Swap64 if op.off == UNCONDITIONAL_SWAP => ("byte swap (v4)", V4),
         Ja if op.src == LONG_JUMP => ("long jump (v4)", V4),
         MayGoto => ("may_goto", Kernel(6, 9)),
+        Ldx8 | Ldx16 | Ldx32 | Ldx64 if op.imm == LOAD_ACQUIRE as u64 => {
+            ("load-acquire", Kernel(6, 15))
+        }
+        Stx8 | Stx16 | Stx32 | Stx64 if op.imm == STORE_RELEASE as u64 => {
+            ("store-release", Kernel(6, 15))
+        }
         _ => return None,
     })
 }

@@ -89,10 +89,12 @@ impl Resolver<'_> {
                 Shape::Prototype {
                     returns: a,
                     parameters: own,
+                    ..
                 },
                 Shape::Prototype {
                     returns: b,
                     parameters: other,
+                    ..
                 },
             ) => {
                 if own.len() != other.len() {
@@ -176,10 +178,12 @@ impl Resolver<'_> {
                 Shape::Prototype {
                     returns: a,
                     parameters: own,
+                    ..
                 },
                 Shape::Prototype {
                     returns: b,
                     parameters: other,
+                    ..
                 },
             ) => {
                 if own.len() != other.len() {

@@ -99,6 +99,20 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
         LeakedReference { .. } | NotHeld { .. } | ReleaseMoved { .. } => {
             "What was acquired is released exactly once, on every path."
         }
+        Sleepable { .. } => "XDP and tc programs run where nothing may sleep.",
+        Undescribed { .. } => "A program is accepted only if all that it calls is described.",
+        DynptrState { .. } | ReferencedDynptr => {
+            "A dynptr is made once, on the stack, and one with a ring buffer record is submitted or discarded."
+        }
+        Untrusted { .. } | ObjectType { .. } => {
+            "A kernel function takes kernel objects of its own type that are known to be valid."
+        }
+        ObjectField { .. } => {
+            "Members of kernel objects are read in their own width, and never written."
+        }
+        SectionUnmatched { .. } | SectionOpen { .. } => {
+            "A section is closed once for each time that it is opened, on every path."
+        }
         IteratorState { .. } => "An iterator is begun once, asked for the next, and destroyed.",
         NoLock { .. } | OtherLock | CallUnderLock { .. } | LeakedLock { .. } => {
             "A lock is held for a moment: one at a time, without calls, and released on every path."

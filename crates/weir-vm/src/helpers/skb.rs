@@ -6,7 +6,7 @@
 use super::fault;
 use crate::errno::{EFAULT, EINVAL, ENOMEM, ENOTSUPP, ERANGE};
 use crate::frame::Frame;
-use crate::interp::{Redirect, Registers, Run, Step, Way};
+use crate::interp::{FaultKind, Redirect, Registers, Run, Step, Way};
 use crate::skb::{SKB_HEADROOM, SKB_LEN_MAX, Sent, Skb, SkbField, SkbFields, protocol};
 
 const RECOMPUTE_CSUM: u64 = 1;
@@ -16,6 +16,11 @@ const PSEUDO_HEADER: u64 = 16;
 const MANGLED_0: u64 = 32;
 const ENFORCE: u64 = 64;
 const IPV6: u64 = 128;
+
+/// `SKF_NET_OFF`: offsets from here up count from the network header.
+const NETWORK_OFFSET: i32 = -0x10_0000;
+/// `SKF_LL_OFF`: offsets from here up count from the link-layer header.
+const LINK_OFFSET: i32 = -0x20_0000;
 
 /// Addresses in front of the EtherType.
 const ADDRESSES: usize = 12;
@@ -80,6 +85,27 @@ impl Run<'_> {
             _ => return Ok(None),
         };
         Ok(Some(result))
+    }
+
+    /// Bytes of the packet as `LD_ABS` reads them, in host order: negative offsets count from its network or link-layer header.
+    pub(crate) fn packet_bytes(&mut self, at: u32, width: usize) -> Step<Option<u64>> {
+        if self.memory.skb.is_none() {
+            return Err(Box::new(FaultKind::Invalid {
+                reason: "legacy packet access (LD_ABS, LD_IND) is for tc programs".to_owned(),
+            }));
+        }
+        let offset = match at as i32 {
+            at @ 0.. => at as usize,
+            at if at >= NETWORK_OFFSET => ETH_HEADER + (at - NETWORK_OFFSET) as usize,
+            at if at >= LINK_OFFSET => (at - LINK_OFFSET) as usize,
+            _ => return Ok(None),
+        };
+        let bytes = self.packet().get(offset..offset.saturating_add(width));
+        Ok(bytes.map(|bytes| {
+            bytes
+                .iter()
+                .fold(0, |value, byte| value << 8 | u64::from(*byte))
+        }))
     }
 
     fn skb_load_bytes(&mut self, regs: &Registers) -> Step<u64> {

@@ -4,7 +4,7 @@
 //! Invariant: every operation translated belongs to exactly one function.
 
 use super::JitError;
-use crate::catalogue::{IteratorKind, IteratorStep, kernel_function};
+use crate::catalogue::kernel_function;
 use crate::insn::{Kind, Op};
 use crate::verify::{Access, Facts, ValueKind};
 
@@ -35,8 +35,10 @@ impl Plan {
     pub(super) fn of(ops: usize, programs: &[&Facts]) -> Result<Plan, JitError> {
         let planned = (0..ops).map(|op| {
             let facts = || programs.iter().map(|f| f.op(op)).filter(|f| f.reached);
-            if facts().any(|f| matches!(f.access, Access::One(ValueKind::Socket, _))) {
-                return Err(JitError::Code("an access to a socket"));
+            let kernel =
+                |kind| matches!(kind, ValueKind::Socket | ValueKind::Object | ValueKind::Map);
+            if facts().any(|f| matches!(f.access, Access::One(kind, _) if kernel(kind))) {
+                return Err(JitError::Code("an access to a socket or kernel object"));
             }
             let loads = |context: bool| {
                 facts().any(|f| match f.access {
@@ -134,9 +136,18 @@ pub(super) fn functions(
                 | Kind::CallRegister => {
                     return Err(JitError::Code("an operation no verifier accepts"));
                 }
-                // It copies from whatever address it is given, which only the interpreter can look at first.
-                Kind::Helper if copies_from_anywhere(op.imm as u32) => {
-                    return Err(JitError::Code("an iterator over bits"));
+                Kind::Helper if is_interpreted(op.imm as u32) => {
+                    return Err(JitError::Code(
+                        "a dynptr, or a kernel function other than an iterator over numbers",
+                    ));
+                }
+                Kind::PacketAbs | Kind::PacketInd => {
+                    return Err(JitError::Code("legacy packet access (LD_ABS, LD_IND)"));
+                }
+                Kind::Helper if op.imm == 12 && plan.op(pc).map.is_none() => {
+                    return Err(JitError::Code(
+                        "a tail call through one of several program arrays",
+                    ));
                 }
                 Kind::Ja => work.push(op.target()),
                 Kind::LoadImm => work.push(pc + 2),
@@ -166,9 +177,12 @@ pub(super) fn functions(
     Ok(found)
 }
 
-fn copies_from_anywhere(number: u32) -> bool {
-    kernel_function(number)
-        .is_some_and(|f| (f.kind, f.step) == (IteratorKind::Bits, IteratorStep::New))
+/// Whether only the interpreter has the helper: it keeps addresses in memory, or takes any address.
+fn is_interpreted(number: u32) -> bool {
+    match kernel_function(number) {
+        Some(function) => !function.name.starts_with("iter_num_"),
+        None => matches!(number, 197..=203),
+    }
 }
 
 pub(super) fn is_branch(kind: Kind) -> bool {

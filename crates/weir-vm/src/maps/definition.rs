@@ -111,6 +111,26 @@ pub(super) fn check(d: &MapDefinition) -> Result<(), MapDefinitionError> {
         }
         return Ok(());
     }
+    if d.kind.is_storage() {
+        if d.key_size != 4 || d.max_entries != 0 || d.flags & BPF_F_NO_PREALLOC == 0 {
+            return invalid(
+                "storage has keys of 4 bytes, no max_entries, and needs the flag BPF_F_NO_PREALLOC",
+            );
+        }
+        if d.value_size == 0 {
+            return invalid("value size is 0");
+        }
+        return Ok(());
+    }
+    if d.kind == UserRingBuf {
+        if d.max_entries < 4096 || !d.max_entries.is_power_of_two() {
+            return invalid("a ring buffer's size must be a power of two and at least 4096");
+        }
+        if d.key_size != 0 || d.value_size != 0 {
+            return invalid("a ring buffer has neither key nor value size");
+        }
+        return Ok(());
+    }
     if d.max_entries == 0 {
         return invalid("max_entries is 0; set it before loading");
     }
@@ -141,12 +161,20 @@ pub(super) fn check(d: &MapDefinition) -> Result<(), MapDefinitionError> {
     }
     match d.kind {
         Array | PercpuArray | ProgArray | PerfEventArray | ArrayOfMaps | DevMap | CpuMap
-        | XskMap
+        | XskMap | SockMap | CgroupArray | StackTrace
             if d.key_size != 4 =>
         {
             invalid("keys of arrays have 4 bytes")
         }
-        ProgArray | PerfEventArray | ArrayOfMaps | HashOfMaps | XskMap if d.value_size != 4 => {
+        StackTrace if d.value_size % 8 != 0 => {
+            invalid("values of stack traces are a multiple of 8 bytes long")
+        }
+        SockMap | SockHash if d.value_size != 4 && d.value_size != 8 => {
+            invalid("values of this kind have 4 or 8 bytes")
+        }
+        ProgArray | PerfEventArray | ArrayOfMaps | HashOfMaps | XskMap | CgroupArray
+            if d.value_size != 4 =>
+        {
             invalid("values of this kind have 4 bytes")
         }
         DevMap | DevMapHash | CpuMap if d.value_size != 4 && d.value_size != 8 => {

@@ -73,45 +73,61 @@ pub enum MapKind {
     PerfEventArray = 4,
     PercpuHash = 5,
     PercpuArray = 6,
+    StackTrace = 7,
+    CgroupArray = 8,
     LruHash = 9,
     LruPercpuHash = 10,
     LpmTrie = 11,
     ArrayOfMaps = 12,
     HashOfMaps = 13,
     DevMap = 14,
+    SockMap = 15,
     CpuMap = 16,
     XskMap = 17,
+    SockHash = 18,
     Queue = 22,
     Stack = 23,
+    SkStorage = 24,
     DevMapHash = 25,
     RingBuf = 27,
+    TaskStorage = 29,
     BloomFilter = 30,
+    UserRingBuf = 31,
+    CgrpStorage = 32,
 }
 
 impl MapKind {
     /// The kind with Linux's number `number`.
     pub fn from_number(number: u32) -> Option<MapKind> {
         use MapKind::*;
-        const ALL: [MapKind; 19] = [
+        const ALL: [MapKind; 27] = [
             Hash,
             Array,
             ProgArray,
             PerfEventArray,
             PercpuHash,
             PercpuArray,
+            StackTrace,
+            CgroupArray,
             LruHash,
             LruPercpuHash,
             LpmTrie,
             ArrayOfMaps,
             HashOfMaps,
             DevMap,
+            SockMap,
             CpuMap,
             XskMap,
+            SockHash,
             Queue,
             Stack,
+            SkStorage,
             DevMapHash,
             RingBuf,
+            TaskStorage,
             BloomFilter,
+            UserRingBuf,
+            CgrpStorage,
         ];
         ALL.into_iter().find(|k| *k as u32 == number)
     }
@@ -127,6 +143,27 @@ impl MapKind {
     /// Whether values name maps.
     pub fn holds_maps(self) -> bool {
         matches!(self, MapKind::ArrayOfMaps | MapKind::HashOfMaps)
+    }
+
+    /// Whether values name sockets.
+    pub fn holds_sockets(self) -> bool {
+        matches!(self, MapKind::SockMap | MapKind::SockHash)
+    }
+
+    /// Whether elements belong to an object of the kernel: they are no more than declared here, and nothing is ever found in them.
+    pub fn is_storage(self) -> bool {
+        matches!(
+            self,
+            MapKind::SkStorage | MapKind::TaskStorage | MapKind::CgrpStorage
+        )
+    }
+
+    /// Whether it holds what only a kernel has, so that it is empty here and runs that use it fault.
+    pub fn is_of_kernel(self) -> bool {
+        use MapKind::*;
+        self.holds_sockets()
+            || self.is_storage()
+            || matches!(self, StackTrace | CgroupArray | UserRingBuf)
     }
 
     /// Whether `bpf_redirect_map` accepts it.
@@ -221,6 +258,8 @@ enum Index {
     Sparse(Vec<bool>),
     Hash(HashIndex),
     Prefix(PrefixIndex),
+    /// What only a kernel could put in.
+    Nothing,
     Ring(Ring),
     Queue(Queue),
     Bloom(Bloom),
@@ -243,7 +282,7 @@ impl Map {
         let (value_size, key_size) = (definition.value_size, definition.key_size);
         let entries = definition.max_entries;
         let slot_shift = match definition.kind {
-            MapKind::RingBuf => SLOT_SHIFT,
+            kind if kind == MapKind::RingBuf || kind.is_of_kernel() => SLOT_SHIFT,
             _ => slot_shift(u64::from(entries) * u64::from(per_cpu), value_size)
                 .filter(|_| value_size <= VALUE_SIZE_MAX)
                 .ok_or_else(too_large)?,
@@ -264,11 +303,14 @@ impl Map {
             PerfEventArray => Some(Index::Perf(PerfArray::new(entries))),
             Queue => Some(Index::Queue(self::Queue::new(false, entries))),
             Stack => Some(Index::Queue(self::Queue::new(true, entries))),
+            StackTrace | CgroupArray | SockMap | SockHash | SkStorage | TaskStorage
+            | UserRingBuf | CgrpStorage => Some(Index::Nothing),
             BloomFilter => Some(Index::Bloom(Bloom::new(entries, definition.extra))),
         };
         let index = index.ok_or_else(too_large)?;
         let values = match index {
             Index::Dense | Index::Sparse(_) => Values::fixed(value_size, per_cpu, entries as usize),
+            Index::Nothing => Some(Values::growing(8, 1, 0, 0)),
             _ => Some(Values::growing(value_size, per_cpu, key_size, entries)),
         };
         let values = values.ok_or_else(too_large)?;
@@ -312,7 +354,7 @@ impl Map {
             Index::Prefix(p) => p.len(),
             Index::Queue(q) => q.len(),
             Index::Perf(p) => p.len(),
-            Index::Ring(_) | Index::Bloom(_) => 0,
+            Index::Ring(_) | Index::Bloom(_) | Index::Nothing => 0,
         }
     }
 

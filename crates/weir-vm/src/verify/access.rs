@@ -10,8 +10,8 @@ use super::scalar::Scalar;
 use super::shape::fetched;
 use super::stack::Stored;
 use super::state::Reg;
-use super::walk::{Step, Walk, stop_at};
-use crate::insn::Op;
+use super::walk::{Step, Walk, stop, stop_at};
+use crate::insn::{LOAD_ACQUIRE, Op, STORE_RELEASE};
 use crate::skb::{self, Field};
 
 /// Bytes of `struct xdp_md`.
@@ -32,6 +32,9 @@ impl Walk<'_> {
     pub(super) fn load(&mut self, op: &Op, bytes: u8, signed: bool) -> Step<()> {
         let base = *self.readable(op.src)?;
         self.check_same_kind(op.src, &base)?;
+        if op.imm == LOAD_ACQUIRE as u64 {
+            self.check_ordered(op.src, &base, op.off, bytes)?;
+        }
         let mut reg = self.read(op.src, op.off, bytes, signed)?;
         if reg.is_number() && bytes < 8 {
             let bits = u32::from(bytes) * 8;
@@ -56,6 +59,9 @@ impl Walk<'_> {
         }
         let base = *self.readable(op.dst)?;
         self.check_same_kind(op.dst, &base)?;
+        if source.is_some() && op.imm == STORE_RELEASE as u64 {
+            self.check_ordered(op.dst, &base, op.off, bytes)?;
+        }
         let value = match source {
             Some(source) => Stored::Reg(source),
             None => Stored::Constant(op.imm),
@@ -70,10 +76,7 @@ impl Walk<'_> {
         if op.imm & 0xff == 0xf1 {
             self.readable(0)?;
         }
-        if matches!(
-            base.kind,
-            ValueKind::Context | ValueKind::Packet | ValueKind::PacketMeta | ValueKind::Socket
-        ) {
+        if !takes_atomics(base.kind) {
             return stop_at(op.dst, Rule::AtomicTarget { kind: base.kind });
         }
         self.check_same_kind(op.dst, &base)?;
@@ -89,6 +92,60 @@ impl Walk<'_> {
         self.write(op.dst, op.off, bytes, Stored::Anything)
     }
 
+    /// `r0 = bytes of the packet`, by way of the context in r6; ends the function with 0 where there are none.
+    pub(super) fn packet_load(&mut self, op: &Op, indexed: bool) -> Step<()> {
+        const CONTEXT: u8 = 6;
+        if self.hook != Hook::Tc {
+            return stop(Rule::Invalid {
+                reason: "legacy packet access (LD_ABS, LD_IND) is for tc programs; use direct packet access"
+                    .to_owned(),
+            });
+        }
+        let context = *self.readable(CONTEXT)?;
+        if indexed {
+            self.readable(op.src)?;
+        }
+        self.check_nothing_open()?;
+        if context.kind != ValueKind::Context {
+            return stop_at(
+                CONTEXT,
+                Rule::HelperArgument {
+                    helper: "LD_ABS",
+                    register: CONTEXT,
+                    expected: "the context",
+                    found: context.kind,
+                },
+            );
+        }
+        self.check_unmoved(CONTEXT, &context)?;
+        if self.state.depth() > 0 {
+            let mut gone = self.state.clone();
+            let frame = gone.frames.pop();
+            if frame.as_ref().is_some_and(|f| f.callback.is_some()) {
+                return stop(Rule::CallbackResult {
+                    min: 0,
+                    max: i64::MAX,
+                });
+            }
+            let call = frame.map_or(super::state::NOWHERE, |f| f.call);
+            gone.set(0, Reg::constant(0, Birth::Computed, self.at));
+            self.push(gone, call as usize + 1)?;
+        }
+        self.state.clobber(self.at);
+        self.state
+            .set(0, Reg::unknown(Birth::Loaded(ValueKind::Packet), self.at));
+        Ok(())
+    }
+
+    /// Whether a load or store that orders others may go where the pointer points.
+    fn check_ordered(&self, register: u8, base: &Reg, off: i32, bytes: u8) -> Step<()> {
+        let kind = base.kind;
+        if !takes_atomics(kind) {
+            return stop_at(register, Rule::AtomicTarget { kind });
+        }
+        self.check_alignment(register, base, off, bytes, true)
+    }
+
     fn read(&mut self, register: u8, off: i32, bytes: u8, signed: bool) -> Step<Reg> {
         let base = *self.state.reg(register);
         let size = i64::from(bytes);
@@ -100,6 +157,8 @@ impl Walk<'_> {
             }
             ValueKind::Context => return self.read_context(register, off, bytes, signed),
             ValueKind::Socket => return self.read_socket(register, off, bytes),
+            ValueKind::Object => return self.read_object(register, off, bytes),
+            ValueKind::Map => return self.read_map(register, off, bytes),
             _ => self.check_memory(register, off, size, Mode::Read)?,
         }
         let mut result = Reg::unknown(Birth::Loaded(base.kind), self.at);
@@ -363,8 +422,9 @@ impl Walk<'_> {
         bytes: u8,
         atomic: bool,
     ) -> Step<()> {
+        let kernel = matches!(base.kind, ValueKind::Object | ValueKind::Map);
         let strict = atomic || base.kind == ValueKind::Stack || self.options.strict_alignment;
-        if !strict || bytes == 1 || base.kind == ValueKind::Context {
+        if !strict || bytes == 1 || base.kind == ValueKind::Context || kernel {
             return Ok(());
         }
         let offset = i64::from(base.off) + i64::from(off);
@@ -454,3 +514,16 @@ impl Walk<'_> {
 
 /// Programs may only write (`BPF_F_WRONLY_PROG`).
 const WRONLY_PROG: u32 = 1 << 8;
+
+/// Whether atomic operations may go to such memory at all.
+fn takes_atomics(kind: ValueKind) -> bool {
+    !matches!(
+        kind,
+        ValueKind::Context
+            | ValueKind::Packet
+            | ValueKind::PacketMeta
+            | ValueKind::Socket
+            | ValueKind::Object
+            | ValueKind::Map
+    )
+}

@@ -5,13 +5,15 @@
 
 use super::access::Mode;
 use super::alu::DISTANCE_MAX;
+use super::dynptr::Dynptr;
 use super::helpers;
+use super::object::{self, Trust};
 use super::rejection::{Birth, Rule, ValueKind};
 use super::socket;
 use super::state::Reg;
 use super::tnum::Tnum;
 use super::walk::{Step, Walk, stop, stop_at};
-use crate::catalogue::{Argument, helper_name};
+use crate::catalogue::{Argument, DynptrKind, helper_name};
 use crate::maps::MapDefinition;
 
 /// What the arguments of a helper call said.
@@ -26,6 +28,9 @@ pub(super) struct Said {
     pub(super) released: Option<u32>,
     /// Reference of a socket; 0 for none.
     pub(super) socket: u32,
+    pub(super) dynptr: Option<Dynptr>,
+    /// Greatest size of memory.
+    pub(super) most: u64,
 }
 
 impl Walk<'_> {
@@ -80,46 +85,50 @@ impl Walk<'_> {
                 let definition = self.said_map(helper, said)?;
                 let size = definition.key_size;
                 let constant = helpers::always_finds(definition);
-                self.check_memory_kind(number, register, &reg)?;
+                self.check_memory_kind(number, argument, register, &reg)?;
                 self.check_argument_memory(register, i64::from(size), Mode::Read, false, false)?;
                 if number == helpers::LOOKUP && constant {
                     said.key = self.stack_constant(register, size as usize);
                 }
                 Ok(())
             }
+            Argument::Value if self.said_map(helper, said)?.kind.holds_sockets() => {
+                self.argument(arguments, number, Argument::AnySocket, register, said)
+            }
             Argument::Value => {
                 let size = self.said_map(helper, said)?.value_size;
-                self.check_memory_kind(number, register, &reg)?;
+                self.check_memory_kind(number, argument, register, &reg)?;
                 self.check_argument_memory(register, i64::from(size), Mode::Read, false, false)
             }
             Argument::ValueOut => {
                 let size = self.said_map(helper, said)?.value_size;
-                self.check_memory_kind(number, register, &reg)?;
+                self.check_memory_kind(number, argument, register, &reg)?;
                 // Room that the helper fills: what was there does not matter; `fill` forgets it.
                 self.check_argument_memory(register, i64::from(size), Mode::Write, true, false)
             }
             Argument::Read | Argument::Write | Argument::ReadWrite => {
-                self.check_memory_kind(number, register, &reg)
+                self.check_memory_kind(number, argument, register, &reg)
             }
             Argument::ReadOrNull | Argument::WriteOrNull => {
                 if reg.is_null() {
                     self.precise(register);
                     return Ok(());
                 }
-                self.check_memory_kind(number, register, &reg)
+                self.check_memory_kind(number, argument, register, &reg)
             }
             Argument::ReadBytes(size) => {
-                self.check_memory_kind(number, register, &reg)?;
+                self.check_memory_kind(number, argument, register, &reg)?;
                 self.check_argument_memory(register, i64::from(size), Mode::Read, false, false)
             }
             Argument::WriteBytes(size) | Argument::ReadWriteBytes(size) => {
                 let fills = matches!(argument, Argument::WriteBytes(_));
-                self.check_memory_kind(number, register, &reg)?;
+                self.check_memory_kind(number, argument, register, &reg)?;
                 self.check_aligned(register, &reg, i64::from(size))?;
                 self.check_argument_memory(register, i64::from(size), Mode::Write, fills, false)
             }
             Argument::Size | Argument::SizeOrZero => {
                 let before = arguments[register as usize - 2];
+                said.most = reg.num.umax;
                 self.size(number, before, argument == Argument::SizeOrZero, register)
             }
             Argument::RecordSize => {
@@ -228,13 +237,7 @@ impl Walk<'_> {
                     );
                 }
                 said.socket = reg.ref_id;
-                if number == socket::RELEASE {
-                    if reg.ref_id == 0 {
-                        return stop_at(register, Rule::NotHeld { helper, register });
-                    }
-                    said.released = Some(reg.ref_id);
-                }
-                Ok(())
+                self.said_release(helper, number, register, &reg, said)
             }
             Argument::ContextOrNull if reg.is_null() => {
                 self.precise(register);
@@ -246,12 +249,127 @@ impl Walk<'_> {
                 }
                 self.check_unmoved(register, &reg)
             }
+            Argument::AnySocket if reg.kind == ValueKind::Object => {
+                self.object_of(helper, register, &reg, "sock_common")?;
+                said.socket = reg.ref_id;
+                self.said_release(helper, number, register, &reg, said)
+            }
+            Argument::AnySocket => {
+                self.argument(arguments, number, Argument::Socket, register, said)
+            }
+            Argument::ObjectOrNull(_) | Argument::ValueOrNull if reg.is_null() => {
+                self.precise(register);
+                Ok(())
+            }
+            Argument::ObjectOrNull(name) if reg.or_null => {
+                self.state.reg_mut(register).or_null = false;
+                let lent = Reg {
+                    or_null: false,
+                    ..reg
+                };
+                let checked = self.object_of(helper, register, &lent, name);
+                self.state.reg_mut(register).or_null = true;
+                checked
+            }
+            Argument::Object(name) | Argument::ObjectOrNull(name) => {
+                self.object_of(helper, register, &reg, name)
+            }
+            Argument::ValueOrNull => {
+                self.argument(arguments, number, Argument::Value, register, said)
+            }
+            Argument::Dynptr => {
+                said.dynptr = Some(self.made_dynptr(helper, register)?);
+                Ok(())
+            }
+            Argument::NewDynptr => self.make_dynptr(helper, register, DynptrKind::Local, 0),
+            Argument::NewRecordDynptr => self.make_dynptr(helper, register, DynptrKind::Record, 0),
+            Argument::RecordDynptr => self.release_dynptr(helper, register),
             Argument::Timer => stop(Rule::UnknownHelper {
                 number,
                 name: helper,
                 hook: self.hook.name(),
             }),
         }
+    }
+
+    /// Notes which reference `bpf_sk_release` releases.
+    fn said_release(
+        &self,
+        helper: &'static str,
+        number: u32,
+        register: u8,
+        reg: &Reg,
+        said: &mut Said,
+    ) -> Step<()> {
+        if number != socket::RELEASE {
+            return Ok(());
+        }
+        if reg.ref_id == 0 {
+            return stop_at(register, Rule::NotHeld { helper, register });
+        }
+        if reg.off != 0 {
+            let offset = i64::from(reg.off);
+            return stop_at(
+                register,
+                Rule::ReleaseMoved {
+                    helper,
+                    register,
+                    offset,
+                },
+            );
+        }
+        said.released = Some(reg.ref_id);
+        Ok(())
+    }
+
+    /// A kernel object of the struct `name`, as helpers take it: not one that may be anything.
+    pub(super) fn object_of(
+        &self,
+        helper: &'static str,
+        register: u8,
+        reg: &Reg,
+        name: &str,
+    ) -> Step<()> {
+        if reg.kind != ValueKind::Object {
+            return stop_at(
+                register,
+                Rule::HelperArgument {
+                    helper,
+                    register,
+                    expected: "a kernel object",
+                    found: reg.kind,
+                },
+            );
+        }
+        if reg.or_null {
+            return stop_at(
+                register,
+                Rule::HelperNull {
+                    helper,
+                    register,
+                    found: reg.kind,
+                    map: None,
+                },
+            );
+        }
+        if object::trust(reg) == Trust::Untrusted {
+            return stop_at(register, Rule::Untrusted { helper, register });
+        }
+        if reg.num.value() != Some(0) {
+            return stop_at(register, Rule::VariableOffset { kind: reg.kind });
+        }
+        if self.is_object((reg.map, reg.off), name, false) {
+            return Ok(());
+        }
+        stop_at(
+            register,
+            Rule::ObjectType {
+                helper,
+                register,
+                expected: name.to_owned(),
+                found: self.object_name(reg),
+            },
+        )
     }
 
     /// Memory that a helper writes as one number.
@@ -303,7 +421,13 @@ impl Walk<'_> {
     }
 
     /// Whether helpers take such a pointer to memory at all.
-    fn check_memory_kind(&self, number: u32, register: u8, reg: &Reg) -> Step<()> {
+    fn check_memory_kind(
+        &self,
+        number: u32,
+        argument: Argument,
+        register: u8,
+        reg: &Reg,
+    ) -> Step<()> {
         use ValueKind::*;
         let helper = helper_name(number);
         let memory = matches!(
@@ -330,6 +454,24 @@ impl Walk<'_> {
                     register,
                     found: reg.kind,
                     map,
+                },
+            );
+        }
+        // What an iterator or a dynptr lends is no key and no value.
+        let lent = reg.kind == Memory && (reg.read_only || reg.frame != 0);
+        let reads = matches!(argument, Argument::Read | Argument::ReadOrNull);
+        let writes = matches!(
+            argument,
+            Argument::Write | Argument::WriteOrNull | Argument::ReadWrite
+        );
+        if lent && !(reads || (writes && !reg.read_only)) {
+            return stop_at(
+                register,
+                Rule::HelperArgument {
+                    helper,
+                    register,
+                    expected: "memory of the program's own, a map value or a record",
+                    found: reg.kind,
                 },
             );
         }
@@ -437,13 +579,6 @@ impl Walk<'_> {
         }
         if let Some(facts) = self.facts.op_mut(at) {
             facts.map.add(live.then_some(map as usize));
-            let several = facts.map.get().is_none();
-            if several && number == helpers::TAIL_CALL {
-                return stop(Rule::HelperMap {
-                    helper,
-                    map: self.map_name(map),
-                });
-            }
         }
         Ok(())
     }

@@ -7,15 +7,20 @@ use std::rc::Rc;
 
 use super::arguments::Said;
 use super::helpers;
+use super::object::Trust;
 use super::rejection::{Birth, Rule, ValueKind};
 use super::scalar::Scalar;
 use super::socket::SocketKind;
 use super::state::{Callback, Held, Lock, NOWHERE, Reg, State};
 use super::walk::{Next, Step, Walk, new_frame, stop, stop_at};
-use crate::catalogue::{Outcome, helper_name, kernel_function};
+use crate::catalogue::{DynptrKind, Outcome, helper_name, kernel_function};
 use crate::insn::Op;
 use crate::maps::MapKind;
 
+/// `bpf_sk_lookup_tcp`.
+const SOCKET_LOOKUP: u32 = 84;
+/// Greatest error number.
+const ERRNO_MAX: i32 = 4095;
 /// Call frames at once.
 const FRAMES: usize = 8;
 /// Bytes of stack of a chain of frames.
@@ -27,7 +32,7 @@ impl Walk<'_> {
     pub(super) fn helper(&mut self, op: &Op) -> Step<Next> {
         let number = op.imm as u32;
         if let Some(function) = kernel_function(number) {
-            return self.kernel_function(function);
+            return self.kernel_function(number, function);
         }
         let name = helper_name(number);
         let prototype = helpers::prototype(number, self.hook);
@@ -70,11 +75,32 @@ impl Walk<'_> {
             helpers::FOR_EACH => self.for_each(&said)?,
             helpers::SPIN_LOCK => self.lock()?,
             helpers::SPIN_UNLOCK => self.unlock()?,
+            helpers::DYNPTR_FROM_MEM if self.state.reg(1).kind != ValueKind::MapValue => {
+                return stop_at(
+                    1,
+                    Rule::HelperArgument {
+                        helper: name,
+                        register: 1,
+                        expected: "a pointer to a map value",
+                        found: self.state.reg(1).kind,
+                    },
+                );
+            }
+            helpers::FIND_VMA => self.find_vma(&said)?,
+            helpers::DRAIN => self.drain(&said)?,
             _ => {}
         }
         self.state.clobber(self.at);
         let result = self.result(number, prototype.result, &said);
         self.state.set(0, result);
+        // The kernel may unclone the packet for it.
+        let stored = said.dynptr.is_some_and(|d| {
+            number == helpers::DYNPTR_WRITE
+                && matches!(d.kind, DynptrKind::Skb | DynptrKind::SkbMeta)
+        });
+        if stored {
+            self.state.forget_packet(self.at);
+        }
         // A tail call that comes back changed nothing.
         if helpers::changes_packet(number, self.hook) && number != helpers::TAIL_CALL {
             self.state.forget_packet(self.at);
@@ -92,6 +118,23 @@ impl Walk<'_> {
             }
             Outcome::Nothing => Reg::nothing(Birth::Clobbered, self.at),
             Outcome::SocketOrNull => self.socket_or_null(number, said.socket),
+            Outcome::NumberUpToSize => {
+                let most = i32::try_from(said.most).unwrap_or(i32::MAX);
+                Reg::number(Scalar::between_signed(-ERRNO_MAX, most), birth, self.at)
+            }
+            Outcome::Object(name) => self.object(name, Trust::Trusted, birth),
+            Outcome::PlainObject(name) => self.object(name, Trust::Plain, birth),
+            Outcome::SocketObjectOrNull(name) => {
+                let mut reg = self.object(name, Trust::Plain, birth);
+                reg.or_null = true;
+                reg.id = self.new_id();
+                reg.ref_id = said.socket;
+                reg
+            }
+            Outcome::DynptrMemoryOrNull => match said.dynptr {
+                Some(dynptr) => self.slice(dynptr, said.size.unwrap_or(0), birth),
+                None => Reg::unknown(birth, self.at),
+            },
             Outcome::ValueOrNull => {
                 let map = said.map.unwrap_or(NOWHERE);
                 let definition = self.map(map).map(|m| m.definition);
@@ -104,6 +147,10 @@ impl Walk<'_> {
                 });
                 let locked = definition.is_some_and(|d| d.has_spin_lock);
                 let socket = definition.is_some_and(|d| d.kind == MapKind::XskMap);
+                if number == helpers::LOOKUP && definition.is_some_and(|d| d.kind.holds_sockets()) {
+                    // Found with a reference, as by a look-up of the socket itself.
+                    return self.socket_or_null(SOCKET_LOOKUP, 0);
+                }
                 let kind = if socket {
                     ValueKind::Socket
                 } else {
@@ -136,7 +183,7 @@ impl Walk<'_> {
     }
 
     fn tail_call(&mut self) -> Step<()> {
-        self.check_leaks()?;
+        self.check_nothing_open()?;
         let index = self
             .state
             .reg(3)
@@ -208,6 +255,27 @@ impl Walk<'_> {
             said,
             helpers::FOR_EACH,
             [map, key, value, Some(context), None],
+        )
+    }
+
+    fn find_vma(&mut self, said: &Said) -> Step<()> {
+        let task = *self.state.reg(1);
+        let context = *self.state.reg(4);
+        let area = self.object("vm_area_struct", Trust::Plain, Birth::Entry);
+        self.push_callback(
+            said,
+            helpers::FIND_VMA,
+            [Some(task), Some(area), Some(context), None, None],
+        )
+    }
+
+    fn drain(&mut self, said: &Said) -> Step<()> {
+        let sample = self.lent_dynptr(DynptrKind::Local);
+        let context = *self.state.reg(3);
+        self.push_callback(
+            said,
+            helpers::DRAIN,
+            [Some(sample), Some(context), None, None, None],
         )
     }
 
@@ -287,12 +355,7 @@ impl Walk<'_> {
         let depth = self.state.depth();
         let r0 = *self.state.reg(0);
         if depth == 0 {
-            self.check_leaks()?;
-            if let Some(lock) = self.state.lock {
-                return stop(Rule::LeakedLock {
-                    taken_at: lock.at as usize,
-                });
-            }
+            self.check_nothing_open()?;
             self.readable(0)?;
             if self.state.frame().function != 0 && !r0.is_number() {
                 return stop_at(0, Rule::ReturnsNoNumber { found: r0.kind });
@@ -331,7 +394,7 @@ impl Walk<'_> {
         Ok(Next::Go(call as usize + 1))
     }
 
-    fn check_leaks(&self) -> Step<()> {
+    pub(super) fn check_leaks(&self) -> Step<()> {
         match self.state.held.first() {
             Some(held) => stop(Rule::LeakedReference {
                 kind: held.kind,

@@ -3,22 +3,30 @@
 //! Owns the contract between a call of a global function and its body. Invariant: the body is walked with no more than
 //! every call is checked to supply.
 
-use super::access::Mode;
 use super::helpers::Hook;
+use super::object::Trust;
 use super::rejection::{Birth, Rule, ValueKind};
 use super::state::Reg;
 use super::walk::{Step, Walk, stop, stop_at};
 use crate::btf::{Btf, Shape};
+use crate::catalogue::DynptrKind;
+
+/// What messages name where a helper is named otherwise.
+const CALL: &str = "call of a global function";
 
 /// What an argument's type promises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Promise {
     /// Any number.
     Number,
     /// The context.
     Context,
-    /// Null, or this many bytes.
-    Memory(u32),
+    /// This many bytes, or null where that may be.
+    Memory { size: u32, or_null: bool },
+    /// A dynptr, which the function only reads.
+    Dynptr,
+    /// A trusted kernel object, or null where that may be.
+    Object { name: String, or_null: bool },
 }
 
 impl Walk<'_> {
@@ -30,17 +38,28 @@ impl Walk<'_> {
             let reg = match promise {
                 Promise::Number => Reg::unknown(Birth::Entry, self.at),
                 Promise::Context => Reg::pointer(ValueKind::Context, Birth::Entry, self.at),
-                Promise::Memory(size) => {
+                Promise::Memory { size, or_null } => {
                     let mut reg = Reg::pointer(ValueKind::Memory, Birth::Entry, self.at);
                     reg.range = i32::try_from(size).unwrap_or(0);
-                    reg.or_null = true;
-                    reg.id = self.new_id();
-                    reg
+                    self.perhaps(reg, or_null)
+                }
+                Promise::Dynptr => self.lent_dynptr(DynptrKind::Local),
+                Promise::Object { name, or_null } => {
+                    let reg = self.object(&name, Trust::Trusted, Birth::Entry);
+                    self.perhaps(reg, or_null)
                 }
             };
             *argument = Some(reg);
         }
         Ok(arguments)
+    }
+
+    fn perhaps(&mut self, mut reg: Reg, or_null: bool) -> Reg {
+        if or_null {
+            reg.or_null = true;
+            reg.id = self.new_id();
+        }
+        reg
     }
 
     /// Whether a call supplies what the function assumes.
@@ -66,17 +85,23 @@ impl Walk<'_> {
                     return wrong("the context");
                 }
                 Promise::Context => self.check_unmoved(register, &reg)?,
-                Promise::Memory(_) if reg.is_null() => self.precise(register),
-                Promise::Memory(size) => {
-                    if !reg.is_pointer() {
+                Promise::Memory { .. } if reg.is_null() => self.precise(register),
+                Promise::Memory { size, or_null } => {
+                    if !reg.is_pointer() || (reg.or_null && !or_null) {
                         return wrong("a pointer to memory");
                     }
-                    // The function checks for null itself.
-                    self.state.reg_mut(register).or_null = false;
-                    let size = i64::from(size);
-                    self.check_argument_memory(register, size, Mode::Read, false, true)?;
-                    self.check_argument_memory(register, size, Mode::Write, false, true)?;
-                    self.state.reg_mut(register).or_null = reg.or_null;
+                    self.lent_memory(register, i64::from(size))?;
+                }
+                Promise::Dynptr => {
+                    self.made_dynptr(CALL, register)?;
+                }
+                Promise::Object { or_null: true, .. } if reg.is_null() => self.precise(register),
+                Promise::Object { name, or_null } => {
+                    let lent = Reg {
+                        or_null: reg.or_null && !or_null,
+                        ..reg
+                    };
+                    self.object_of(CALL, register, &lent, &name)?;
                 }
             }
         }
@@ -85,6 +110,7 @@ impl Walk<'_> {
 
     fn promises(&self, function: usize) -> Step<Vec<Promise>> {
         let start = self.layout.functions[function].start;
+        let function_type = self.code.function_type(start).unwrap_or(0);
         let refused = |argument| {
             stop(Rule::FunctionSignature {
                 function: self.layout.functions[function].name.clone(),
@@ -96,12 +122,13 @@ impl Walk<'_> {
             Shape::Prototype {
                 returns,
                 parameters,
+                ..
             },
         )) = self.code.global_prototype(start)
         else {
             return refused(0);
         };
-        if promise(btf, *returns, self.hook) != Some(Promise::Number) {
+        if promise(btf, *returns, &[], self.hook) != Some(Promise::Number) {
             return refused(0);
         }
         if parameters.len() > 5 {
@@ -109,7 +136,12 @@ impl Walk<'_> {
         }
         let mut promises = Vec::with_capacity(parameters.len());
         for (parameter, number) in parameters.iter().zip(1u8..) {
-            match promise(btf, *parameter, self.hook) {
+            let tags: Vec<&str> = btf
+                .tags(function_type, i32::from(number) - 1)
+                .into_iter()
+                .filter_map(|tag| tag.strip_prefix("arg:"))
+                .collect();
+            match promise(btf, *parameter, &tags, self.hook) {
                 Some(promise) => promises.push(promise),
                 None => return refused(number),
             }
@@ -118,23 +150,36 @@ impl Walk<'_> {
     }
 }
 
-/// What a type promises, if it can be checked.
-fn promise(btf: &Btf, id: u32, hook: Hook) -> Option<Promise> {
+/// What a type promises with the tags of its parameter, if it can be checked.
+fn promise(btf: &Btf, id: u32, tags: &[&str], hook: Hook) -> Option<Promise> {
     let id = btf.resolve(id).ok()?;
-    match btf.shape(id).ok()? {
-        Shape::Int { .. } | Shape::Enum { .. } => {
-            (btf.size_of(id).ok()? <= 8).then_some(Promise::Number)
+    let target = match btf.shape(id).ok()? {
+        Shape::Int { .. } | Shape::Enum { .. } if tags.is_empty() => {
+            return (btf.size_of(id).ok()? <= 8).then_some(Promise::Number);
         }
-        Shape::Pointer(target) => {
-            let target = btf.resolve(*target).ok()?;
-            if btf.name(target) == hook.context()
-                && matches!(btf.shape(target), Ok(Shape::Struct { .. }))
-            {
-                return Some(Promise::Context);
-            }
-            let size = btf.size_of(target).ok().filter(|s| *s > 0)?;
-            Some(Promise::Memory(size))
-        }
-        _ => None,
+        Shape::Pointer(target) => btf.resolve(*target).ok()?,
+        _ => return None,
+    };
+    let name = btf.name(target);
+    let context = name == hook.context() && matches!(btf.shape(target), Ok(Shape::Struct { .. }));
+    if context || tags.contains(&"ctx") {
+        return (context && tags.iter().all(|tag| *tag == "ctx")).then_some(Promise::Context);
     }
+    if matches!(name, "bpf_dynptr" | "bpf_dynptr_kern") {
+        return tags.is_empty().then_some(Promise::Dynptr);
+    }
+    if tags.contains(&"trusted") {
+        let or_null = tags.contains(&"nullable");
+        let known = tags
+            .iter()
+            .all(|tag| matches!(*tag, "trusted" | "nullable"));
+        // Behind three underscores a program tells its own declarations of a struct apart.
+        let name = name.split_once("___").map_or(name, |(name, _)| name);
+        let name = name.to_owned();
+        return (known && !name.is_empty()).then_some(Promise::Object { name, or_null });
+    }
+    let or_null = !tags.contains(&"nonnull");
+    let known = tags.iter().all(|tag| *tag == "nonnull");
+    let size = btf.size_of(target).ok().filter(|s| *s > 0)?;
+    known.then_some(Promise::Memory { size, or_null })
 }

@@ -3,7 +3,8 @@
 //! Owns which helpers work on which maps, read packets, call back or change the packet. Invariant: a helper without a
 //! prototype is refused.
 
-use crate::catalogue::{self, Call, IteratorStep};
+use crate::catalogue::{self, Call, flags};
+use crate::machine::Code;
 use crate::maps::{MapDefinition, MapKind};
 use crate::program::ProgramKind;
 
@@ -31,6 +32,14 @@ impl Hook {
         }
     }
 
+    /// Name of the structure that the kernel has for the context.
+    pub(super) fn kernel_context(self) -> &'static str {
+        match self {
+            Hook::Xdp => "xdp_buff",
+            Hook::Tc => "sk_buff",
+        }
+    }
+
     /// The name that messages use.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -53,6 +62,15 @@ pub(super) const SPIN_LOCK: u32 = 93;
 /// `bpf_spin_unlock`.
 pub(super) const SPIN_UNLOCK: u32 = 94;
 
+/// `bpf_find_vma`.
+pub(super) const FIND_VMA: u32 = 180;
+/// `bpf_dynptr_from_mem`.
+pub(super) const DYNPTR_FROM_MEM: u32 = 197;
+/// `bpf_dynptr_write`.
+pub(super) const DYNPTR_WRITE: u32 = 202;
+/// `bpf_user_ringbuf_drain`.
+pub(super) const DRAIN: u32 = 209;
+
 const REDIRECT_MAP: u32 = 51;
 const LOOKUP_PERCPU: u32 = 195;
 
@@ -66,12 +84,9 @@ pub(super) fn prototype(number: u32, hook: Hook) -> Option<Call> {
 }
 
 /// Arguments helper `number` takes; 5 of one that is not known.
-pub(super) fn arguments(number: u32, hook: Hook) -> u8 {
-    if let Some(function) = catalogue::kernel_function(number) {
-        return match function.step {
-            IteratorStep::New => 3,
-            IteratorStep::Next | IteratorStep::Destroy => 1,
-        };
+pub(super) fn arguments(number: u32, hook: Hook, code: &Code) -> u8 {
+    if let Some(signature) = code.signatures.get(&number) {
+        return signature.parameters.len() as u8;
     }
     prototype(number, hook).map_or(5, |p| p.arguments.len() as u8)
 }
@@ -94,17 +109,32 @@ pub(super) fn is_gpl(number: u32) -> bool {
 
 /// Whether the helper calls a function of the program.
 pub(super) fn calls_back(number: u32) -> bool {
-    matches!(number, FOR_EACH | LOOP)
+    callback_context(number).is_some()
+}
+
+/// Of a helper that calls a function of the program: the callback's register of what the program passes to it, and the
+/// helper's.
+pub(super) fn callback_context(number: u32) -> Option<(u8, u8)> {
+    match number {
+        LOOP => Some((2, 3)),
+        FOR_EACH => Some((4, 3)),
+        FIND_VMA => Some((3, 4)),
+        DRAIN => Some((2, 3)),
+        _ => None,
+    }
 }
 
 /// Whether every loop through the call ends, because an iterator does.
 pub(super) fn converges(number: u32) -> bool {
-    catalogue::kernel_function(number).is_some_and(|f| f.step == IteratorStep::Next)
+    catalogue::kernel_function(number).is_some_and(|f| f.has(flags::ITER_NEXT))
 }
 
 /// Whether packet pointers are stale afterwards.
 pub(super) fn changes_packet(number: u32, hook: Hook) -> bool {
-    prototype(number, hook).is_some_and(|p| p.moves_packet)
+    match catalogue::kernel_function(number) {
+        Some(function) => function.has(flags::MOVES_PACKET),
+        None => prototype(number, hook).is_some_and(|p| p.moves_packet),
+    }
 }
 
 /// Whether the helper changes the map.
@@ -118,12 +148,20 @@ pub(super) fn takes_map(number: u32, map: &MapDefinition) -> bool {
     let by_kind = match map.kind {
         ProgArray => number == TAIL_CALL,
         PerfEventArray => matches!(number, 22 | 25 | 55),
-        RingBuf => matches!(number, 130 | 131 | 134),
+        RingBuf => matches!(number, 130 | 131 | 134 | 198),
         DevMap | DevMapHash | XskMap => matches!(number, LOOKUP | REDIRECT_MAP),
         CpuMap => number == REDIRECT_MAP,
         ArrayOfMaps | HashOfMaps => number == LOOKUP,
         Queue | Stack => matches!(number, 87..=89),
         BloomFilter => matches!(number, 87 | 89),
+        SockMap | SockHash => matches!(number, LOOKUP | 2 | 3),
+        SkStorage => matches!(number, 107 | 108),
+        TaskStorage => matches!(number, 156 | 157),
+        CgrpStorage => matches!(number, 210 | 211),
+        UserRingBuf => number == DRAIN,
+        CgroupArray => matches!(number, 33 | 37),
+        // Helpers that fill it are not for XDP and tc programs.
+        StackTrace => false,
         Hash | Array | PercpuHash | PercpuArray | LruHash | LruPercpuHash | LpmTrie => {
             matches!(number, LOOKUP | 2 | 3 | FOR_EACH | LOOKUP_PERCPU)
         }

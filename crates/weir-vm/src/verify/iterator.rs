@@ -4,72 +4,38 @@
 //! destroyed. A loop through `next` is walked until a round is covered by an earlier one (see `prune`). Invariant: an iterator's slots
 //! hold its kind (`map`), whether it is used up (`range`), and in the first slot the reference that destroying it releases.
 
+use super::object::Trust;
 use super::rejection::{Birth, Rule, ValueKind};
-use super::stack::byte_at;
+use super::stack::{Stored, byte_at};
 use super::state::{Held, Reg, SLOT, Slot, StackByte};
-use super::walk::{Next, Step, Walk, stop, stop_at};
-use crate::catalogue::{IteratorKind, IteratorStep, KernelFunction};
+use super::walk::{Next, Step, Walk, stop_at};
+use crate::catalogue::{KernelFunction, flags};
+use crate::signature::{Signature, Target, Value};
 
 /// `range` of an iterator that has no next.
 const DRAINED: i32 = 1;
-/// Bytes of what `next` points to.
-const ITEM: i32 = 4;
 
 /// Where an iterator lies: frame and slots, the first at the lowest address.
-struct Place {
+pub(super) struct Place {
     frame: usize,
     slots: Vec<usize>,
 }
 
 impl Walk<'_> {
-    pub(super) fn kernel_function(&mut self, function: &KernelFunction) -> Step<Next> {
-        let (at, name) = (self.at, function.name);
-        if self.code.is_restricted(at as usize) {
-            return stop(Rule::License { helper: name });
-        }
-        if let Some(lock) = self.state.lock {
-            return stop(Rule::CallUnderLock {
-                taken_at: lock.at as usize,
-            });
-        }
-        let result = match function.step {
-            IteratorStep::New => {
-                self.begin(function)?;
-                Reg::unknown(Birth::Computed, at)
-            }
-            IteratorStep::Next => return self.next_item(function),
-            IteratorStep::Destroy => {
-                self.destroy(function)?;
-                Reg::nothing(Birth::Clobbered, at)
-            }
-        };
-        self.state.clobber(at);
-        self.state.set(0, result);
-        Ok(Next::Go(at as usize + 1))
-    }
-
-    fn begin(&mut self, function: &KernelFunction) -> Step<()> {
+    /// The slots that an iterator of a function's type takes where r1 points.
+    pub(super) fn iterator_slots(
+        &mut self,
+        function: &'static KernelFunction,
+        target: &Target,
+    ) -> Step<Place> {
         let free = "memory that holds no iterator yet";
-        let place = self.place(function, free)?;
-        self.readable(2)?;
-        let count = *self.readable(3)?;
-        let number = |reg: &Reg| reg.is_number();
-        // The memory of bits is read by the function, whatever its address.
-        let start_fits = function.kind == IteratorKind::Bits || number(self.state.reg(2));
-        if !start_fits || !number(&count) {
-            let register = if start_fits { 3 } else { 2 };
-            return stop_at(
-                register,
-                Rule::HelperArgument {
-                    helper: function.name,
-                    register,
-                    expected: "a number",
-                    found: self.state.reg(register).kind,
-                },
-            );
-        }
+        let size = match target {
+            Target::Plain { size, .. } => *size as usize,
+            _ => 0,
+        };
+        let place = self.place(function, size / SLOT, free)?;
         let taken = |slot: &usize| self.state.frames[place.frame].slot(*slot).is_iterator();
-        if place.slots.iter().any(taken) {
+        if place.slots.is_empty() || place.slots.iter().any(taken) {
             return stop_at(
                 1,
                 Rule::IteratorState {
@@ -77,6 +43,13 @@ impl Walk<'_> {
                     expected: free,
                 },
             );
+        }
+        Ok(place)
+    }
+
+    pub(super) fn begin(&mut self, function: &'static KernelFunction, place: Place) -> Step<()> {
+        for number in 0..place.slots.len() {
+            self.stack_store(1, (number * SLOT) as i32, SLOT, Stored::Anything)?;
         }
         let id = self.new_id();
         self.state.held.push(Held {
@@ -86,8 +59,13 @@ impl Walk<'_> {
         });
         for (number, slot) in place.slots.iter().enumerate() {
             let mut reg = Reg::pointer(ValueKind::Iterator, Birth::Computed, self.at);
-            reg.map = function.kind as u32;
+            reg.map = iterator(function);
             reg.ref_id = if number == 0 { id } else { 0 };
+            reg.frame = if function.has(flags::RCU_PROTECTED) {
+                Trust::Rcu as u8
+            } else {
+                Trust::Trusted as u8
+            };
             let target = self.state.slot_mut(place.frame, *slot);
             target.bytes = [StackByte::Iterator; SLOT];
             target.reg = reg;
@@ -96,10 +74,30 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn next_item(&mut self, function: &KernelFunction) -> Step<Next> {
-        let place = self.begun(function)?;
+    pub(super) fn next_item(
+        &mut self,
+        function: &'static KernelFunction,
+        signature: &Signature,
+    ) -> Step<Next> {
+        let place = self.begun(function, signature)?;
         let first = *self.state.frames[place.frame].slot(place.slots[0]);
         let (at, next) = (self.at, self.at as usize + 1);
+        let mut item = Reg::pointer(ValueKind::Memory, Birth::Computed, at);
+        match &signature.result {
+            Value::Pointer(Target::Struct { id, .. } | Target::Plain { id, .. })
+                if self.is_struct(*id) =>
+            {
+                item.kind = ValueKind::Object;
+                item.map = *id;
+                item.frame = first.reg.frame;
+            }
+            Value::Pointer(Target::Plain { size, .. }) => {
+                item.read_only = true;
+                item.range = i32::try_from(*size).unwrap_or(0);
+                item.ref_id = first.reg.ref_id;
+            }
+            _ => return self.unknown(function.name),
+        }
         self.state.clobber(at);
         if first.reg.range != DRAINED {
             let mut again = self.state.clone();
@@ -107,10 +105,6 @@ impl Walk<'_> {
             let state = std::mem::replace(&mut self.state, again);
             self.widen(at, state.parent);
             let mut again = std::mem::replace(&mut self.state, state);
-            let mut item = Reg::pointer(ValueKind::Memory, Birth::Computed, at);
-            item.read_only = true;
-            item.range = ITEM;
-            item.ref_id = first.reg.ref_id;
             again.set(0, item);
             self.push(again, next)?;
         }
@@ -121,8 +115,12 @@ impl Walk<'_> {
         Ok(Next::Go(next))
     }
 
-    fn destroy(&mut self, function: &KernelFunction) -> Step<()> {
-        let place = self.begun(function)?;
+    pub(super) fn destroy(
+        &mut self,
+        function: &'static KernelFunction,
+        signature: &Signature,
+    ) -> Step<()> {
+        let place = self.begun(function, signature)?;
         let id = self.state.frames[place.frame]
             .slot(place.slots[0])
             .reg
@@ -147,21 +145,34 @@ impl Walk<'_> {
     }
 
     /// The iterator that r1 points to, begun with the function's kind.
-    fn begun(&mut self, function: &KernelFunction) -> Step<Place> {
+    fn begun(&mut self, function: &'static KernelFunction, signature: &Signature) -> Step<Place> {
         let expected = "an iterator that was begun";
-        let place = self.place(function, expected)?;
+        let size = match signature.parameters.first().map(|p| &p.value) {
+            Some(Value::Pointer(Target::Plain { size, .. })) => *size as usize,
+            _ => 0,
+        };
+        let place = self.place(function, size / SLOT, expected)?;
+        let wrong = |expected| {
+            stop_at(
+                1,
+                Rule::IteratorState {
+                    function: function.name,
+                    expected,
+                },
+            )
+        };
+        if place.slots.is_empty() {
+            return wrong(expected);
+        }
         for (number, slot) in place.slots.iter().enumerate() {
             let slot = self.state.frames[place.frame].slot(*slot);
             let whole = slot.bytes == [StackByte::Iterator; SLOT];
-            let own = slot.reg.map == function.kind as u32;
+            let own = slot.reg.map == iterator(function);
             if !whole || !own || (slot.reg.ref_id != 0) != (number == 0) {
-                return stop_at(
-                    1,
-                    Rule::IteratorState {
-                        function: function.name,
-                        expected,
-                    },
-                );
+                return wrong(expected);
+            }
+            if slot.reg.frame == Trust::Untrusted as u8 {
+                return wrong("an iterator whose RCU section is still open");
             }
         }
         for slot in &place.slots {
@@ -171,9 +182,13 @@ impl Walk<'_> {
     }
 
     /// The slots that r1 points to.
-    fn place(&mut self, function: &KernelFunction, expected: &'static str) -> Step<Place> {
+    fn place(
+        &mut self,
+        function: &'static KernelFunction,
+        slots: usize,
+        expected: &'static str,
+    ) -> Step<Place> {
         let reg = *self.readable(1)?;
-        let size = (function.kind.slots() * SLOT) as i64;
         let wrong = Rule::IteratorState {
             function: function.name,
             expected,
@@ -181,7 +196,7 @@ impl Walk<'_> {
         if reg.kind != ValueKind::Stack || reg.num.value().is_none() {
             return stop_at(1, wrong);
         }
-        let (offset, _) = self.stack_range(1, 0, size)?;
+        let (offset, _) = self.stack_range(1, 0, (slots * SLOT) as i64)?;
         if offset % SLOT as i64 != 0 {
             return stop_at(1, wrong);
         }
@@ -189,7 +204,12 @@ impl Walk<'_> {
         Ok(Place {
             frame: reg.frame as usize,
             // Slots count downwards from the frame's end.
-            slots: (0..function.kind.slots()).map(|n| first - n).collect(),
+            slots: (0..slots).map(|n| first - n).collect(),
         })
     }
+}
+
+/// Which kind of iterator a function works on.
+fn iterator(function: &KernelFunction) -> u32 {
+    function.iterator().unwrap_or(u32::MAX)
 }

@@ -386,7 +386,7 @@ impl Layout {
             let mut after = 0;
             self.successors(code, op, |next| after |= self.flow(next).live);
             let current = &code.ops[op];
-            let arguments = helpers::arguments(current.imm as u32, self.hook);
+            let arguments = helpers::arguments(current.imm as u32, self.hook, code);
             let (read, written) = uses(current, flow.shape, arguments);
             let live = (after & !written) | read;
             if live == flow.live {

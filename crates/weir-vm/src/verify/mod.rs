@@ -8,11 +8,14 @@ mod alu;
 mod arguments;
 mod branch;
 mod call;
+mod dynptr;
 mod facts;
 mod global;
 mod helpers;
 mod iterator;
+mod kernel;
 mod layout;
+mod object;
 mod precision;
 mod prune;
 #[allow(

@@ -215,6 +215,20 @@ impl Walk<'_> {
                     sought.set(f, op.src);
                 }
             }
+            Shape::PacketLoad { .. } => {
+                if next != node.op + 1 {
+                    // Out of the function that it ended.
+                    *frame = f + 1;
+                    if *frame > 7 {
+                        return Err(Lost);
+                    }
+                    sought.clear(f, 0);
+                    sought.regs[*frame] = 0;
+                    sought.slots[*frame] = 0;
+                } else {
+                    sought.regs[f & 7] &= !0x3f;
+                }
+            }
             Shape::Helper => self.step_back_helper(op, node, next, sought, frame)?,
             Shape::Call => self.step_back_call(op, next, sought, frame)?,
             Shape::Exit => {
@@ -276,16 +290,12 @@ impl Walk<'_> {
             sought.slots[*frame] = 0;
             return Ok(());
         }
-        // Out of the callback, whose last argument is the caller's r3.
-        let context = match number {
-            helpers::LOOP => 2,
-            helpers::FOR_EACH => 4,
-            _ => return Err(Lost),
-        };
+        // Out of the callback, one of whose arguments is the caller's.
+        let (context, passed) = helpers::callback_context(number).ok_or(Lost)?;
         let inner = *frame;
         let outer = inner.checked_sub(1).ok_or(Lost)?;
         if sought.has(inner, context) {
-            sought.set(outer, 3);
+            sought.set(outer, passed);
         }
         sought.regs[inner & 7] = 0;
         sought.slots[inner & 7] = 0;

@@ -316,7 +316,10 @@ impl Walk<'_> {
 
     fn compare(&self, kept: &Kept, how: How, pairing: &mut Pairing<'_>) -> bool {
         let (old, new) = (&kept.state, &self.state);
-        if old.frames.len() != new.frames.len() || old.held.len() != new.held.len() {
+        if old.frames.len() != new.frames.len()
+            || old.held.len() != new.held.len()
+            || (old.rcu, old.preempt) != (new.rcu, new.preempt)
+        {
             return false;
         }
         for (a, b) in old.held.iter().zip(&new.held) {
@@ -425,10 +428,12 @@ fn same_frame(
     let regs = regs.filter(|(r, _)| live & (1 << r) != 0).map(|(_, r)| r);
     let slots = frame.stack.iter().enumerate();
     let slots =
-        slots.filter(|(s, slot)| (slot.is_spill() || slot.is_iterator()) && counts(read, *s));
+        slots.filter(|(s, slot)| (slot.is_spill() || slot.is_special()) && counts(read, *s));
     regs.chain(slots.map(|(_, s)| &s.reg)).all(|r| {
         let id = r.id & !MARKS;
-        (id == 0 || pairing.same(id, id)) && (r.ref_id == 0 || pairing.same(r.ref_id, r.ref_id))
+        [id, r.ref_id, r.dynptr]
+            .into_iter()
+            .all(|id| id == 0 || pairing.same(id, id))
     })
 }
 
@@ -480,6 +485,8 @@ fn compare_reg(old: &Reg, new: &Reg, precise: bool, how: How, pairing: &mut Pair
             old.map == new.map
                 && old.off == new.off
                 && old.range == new.range
+                && old.frame == new.frame
+                && pairing.same(old.dynptr, new.dynptr)
                 && new.num.within(&old.num)
                 && pairing.same(old.id, new.id)
                 && pairing.same(old.ref_id, new.ref_id)
@@ -503,7 +510,7 @@ fn compare_stack(
         return old.stack.len() == new.stack.len()
             && old.stack.iter().zip(new.stack.iter()).all(|(a, b)| {
                 a.bytes == b.bytes
-                    && (!(a.is_spill() || a.is_iterator())
+                    && (!(a.is_spill() || a.is_special())
                         || compare_reg(&a.reg, &b.reg, true, how, pairing))
             });
     }
@@ -539,14 +546,16 @@ fn compare_slot(
             {
                 return false;
             }
-            (StackByte::Misc | StackByte::Invalid, StackByte::Iterator) => return false,
+            (StackByte::Misc | StackByte::Invalid, StackByte::Iterator | StackByte::Dynptr) => {
+                return false;
+            }
             (StackByte::Misc, StackByte::Invalid) if !pairing.unwritten_reads => return false,
             (StackByte::Misc | StackByte::Invalid, _) => {}
             _ if a != b => return false,
             _ => {}
         }
     }
-    if old.is_spill() || old.is_iterator() {
+    if old.is_spill() || old.is_special() {
         return compare_reg(&old.reg, &new.reg, precise, how, pairing);
     }
     true

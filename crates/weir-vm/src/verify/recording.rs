@@ -237,9 +237,15 @@ fn describes(reg: &Reg, value: u64, memory: &Memory<'_>) -> bool {
         }
         (ValueKind::Record, Spot::Record(offset)) => reg.num.holds(variable(offset)),
         (ValueKind::Function, Spot::Function(op)) => op == reg.map as usize,
-        (ValueKind::MapKey | ValueKind::Memory | ValueKind::Socket | ValueKind::Iterator, _) => {
-            true
-        }
+        (
+            ValueKind::MapKey
+            | ValueKind::Memory
+            | ValueKind::Socket
+            | ValueKind::Iterator
+            | ValueKind::Dynptr
+            | ValueKind::Object,
+            _,
+        ) => true,
         _ => false,
     }
 }

@@ -40,6 +40,10 @@ pub enum ValueKind {
     Function,
     /// An iterator's state on the stack.
     Iterator,
+    /// A dynptr.
+    Dynptr,
+    /// A kernel object.
+    Object,
 }
 
 impl ValueKind {
@@ -61,6 +65,8 @@ impl ValueKind {
             ValueKind::Socket => "sock",
             ValueKind::Function => "func",
             ValueKind::Iterator => "iter",
+            ValueKind::Dynptr => "dynptr_ptr",
+            ValueKind::Object => "ptr",
         }
     }
 }
@@ -83,6 +89,8 @@ impl fmt::Display for ValueKind {
             ValueKind::Socket => "a socket",
             ValueKind::Function => "a function",
             ValueKind::Iterator => "an iterator",
+            ValueKind::Dynptr => "a dynptr",
+            ValueKind::Object => "a kernel object",
         })
     }
 }
@@ -534,6 +542,77 @@ pub enum Rule {
         function: &'static str,
         /// What it takes.
         expected: &'static str,
+    },
+
+    // --- kernel functions, dynptrs and kernel objects ---
+    /// A function for programs that may sleep.
+    #[error("{function} is for programs that may sleep, which XDP and tc programs may not")]
+    Sleepable {
+        /// Kernel function.
+        function: &'static str,
+    },
+    /// A function on memory that this verifier does not describe.
+    #[error("{function} works on objects that weir does not describe: not supported")]
+    Undescribed {
+        /// Kernel function.
+        function: &'static str,
+    },
+    /// A dynptr where none was made, or where none can be made.
+    #[error("{helper}: r{register} must point to {expected}")]
+    DynptrState {
+        /// Helper or kernel function.
+        helper: &'static str,
+        /// Register with the argument.
+        register: u8,
+        /// What it takes.
+        expected: &'static str,
+    },
+    /// A dynptr that holds a record is written over.
+    #[error("a dynptr that holds a ring buffer record is overwritten")]
+    ReferencedDynptr,
+    /// A kernel object that may be gone, or is not what its type says.
+    #[error("{helper}: the kernel object in r{register} is not trusted here")]
+    Untrusted {
+        /// Kernel function.
+        helper: &'static str,
+        /// Register with the argument.
+        register: u8,
+    },
+    /// A kernel object of another type.
+    #[error("{helper}: r{register} is of struct {found}, expected struct {expected}")]
+    ObjectType {
+        /// Helper or kernel function.
+        helper: &'static str,
+        /// Register with the argument.
+        register: u8,
+        /// Name of the struct it takes.
+        expected: String,
+        /// Name of the struct it got.
+        found: String,
+    },
+    /// A kernel struct has no such member, or not in that width.
+    #[error(
+        "struct {name} has no member of {size} bytes at offset {offset} that programs may read"
+    )]
+    ObjectField {
+        /// Name of the struct.
+        name: String,
+        /// Offset in it.
+        offset: i64,
+        /// Bytes accessed.
+        size: i64,
+    },
+    /// The end of a section that is not open, or one more beginning.
+    #[error("{function}: the section is not open, or is open already")]
+    SectionUnmatched {
+        /// Kernel function.
+        function: &'static str,
+    },
+    /// The program ends, or leaves by a tail call, in a section.
+    #[error("the {section} section is still open")]
+    SectionOpen {
+        /// Which.
+        section: &'static str,
     },
 
     // --- references and locks ---

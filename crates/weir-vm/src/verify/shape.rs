@@ -27,6 +27,8 @@ pub(super) enum Shape {
     StoreImm { bytes: u8 },
     /// Read-modify-write.
     Atomic { bytes: u8 },
+    /// r0 = bytes of the packet, by way of the context in r6.
+    PacketLoad { indexed: bool },
     /// Unconditional.
     Jump,
     /// Jumps once a count is used up, which a run cannot see.
@@ -96,6 +98,8 @@ pub(super) fn shape(op: &Op) -> Shape {
         St64 => Shape::StoreImm { bytes: 8 },
         Atomic32 => Shape::Atomic { bytes: 4 },
         Atomic64 => Shape::Atomic { bytes: 8 },
+        PacketAbs => Shape::PacketLoad { indexed: false },
+        PacketInd => Shape::PacketLoad { indexed: true },
         Ja => Shape::Jump,
         MayGoto => Shape::MayGoto,
         Helper => Shape::Helper,
@@ -221,6 +225,7 @@ pub(super) fn uses(op: &Op, shape: Shape, arguments: u8) -> (u16, u16) {
                 fetched(op).map_or(0, |register| 1 << register),
             )
         }
+        Shape::PacketLoad { indexed } => (1 << 6 | if indexed { src } else { 0 }, 0x3f),
         Shape::Branch { imm: true, .. } => (dst, 0),
         Shape::Branch { imm: false, .. } => (dst | src, 0),
         Shape::Helper => (((1u16 << (arguments + 1)) - 1) & !1, 0x3f),

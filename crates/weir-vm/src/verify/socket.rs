@@ -21,6 +21,16 @@ pub(super) enum SocketKind {
     Tcp = 3,
 }
 
+/// The kernel's struct for a socket of this kind; none for those of an XSKMAP.
+pub(super) fn struct_name(kind: u32) -> &'static str {
+    match kind {
+        1 => "sock_common",
+        2 => "sock",
+        3 => "tcp_sock",
+        _ => "",
+    }
+}
+
 /// `bpf_sk_release`.
 pub(super) const RELEASE: u32 = 86;
 
@@ -44,6 +54,10 @@ fn casts(helper: u32) -> bool {
 fn readable(kind: u32, off: i64, size: i64) -> bool {
     if off < 0 || size == 0 || off % size != 0 {
         return false;
+    }
+    if kind == SocketKind::Xdp as u32 {
+        // The queue.
+        return off == 0 && size == 4;
     }
     let narrow = size <= 4;
     if kind == SocketKind::Tcp as u32 {
@@ -110,8 +124,7 @@ impl Walk<'_> {
             );
         }
         let offset = i64::from(base.off) + i64::from(off);
-        // What an XSKMAP holds is a number here, not a socket.
-        let known = base.map != SocketKind::Xdp as u32 && base.num.value() == Some(0);
+        let known = base.num.value() == Some(0);
         if !known || !readable(base.map, offset, i64::from(bytes)) {
             return stop_at(
                 register,

@@ -60,6 +60,7 @@ impl Walk<'_> {
             return self.stack_store_variable(frame, (min, max), size, value);
         }
         let (slot, first) = byte_at(min);
+        self.destroy_dynptr(frame, slot)?;
         let own = frame == self.state.depth();
         let aligned = min % SLOT as i64 == 0;
         match value {
@@ -155,6 +156,9 @@ impl Walk<'_> {
             Stored::Constant(value) => value == 0,
             Stored::Anything => false,
         };
+        for off in min..max + size as i64 {
+            self.destroy_dynptr(frame, byte_at(off).0)?;
+        }
         let mut zero_used = false;
         for off in min..max + size as i64 {
             let (slot, byte) = byte_at(off);
@@ -246,7 +250,7 @@ impl Walk<'_> {
                         },
                     );
                 }
-                StackByte::Misc | StackByte::Invalid | StackByte::Iterator => {}
+                StackByte::Misc | StackByte::Invalid | StackByte::Iterator | StackByte::Dynptr => {}
             }
         }
         if spills == size && slot.reg.num.value() == Some(0) {
@@ -285,6 +289,15 @@ impl Walk<'_> {
         let (min, max) = self.stack_range(register, off, size)?;
         let reg = *self.state.reg(register);
         let frame = reg.frame as usize;
+        if fills {
+            let special = (min..max + size).find(|off| {
+                let (slot, byte) = byte_at(*off);
+                self.state.frames[frame].slot(slot).bytes[byte] == StackByte::Dynptr
+            });
+            if let Some(offset) = special {
+                return stop_at(register, Rule::UninitStack { offset, size });
+            }
+        }
         if fills && min == max {
             // The helper writes all of it whatever was there.
             for off in min..min + size {
@@ -339,7 +352,7 @@ impl Walk<'_> {
                         slot.reg = Reg::unknown(Birth::Computed, at);
                     }
                 }
-                StackByte::Spill | StackByte::Iterator => {
+                StackByte::Spill | StackByte::Iterator | StackByte::Dynptr => {
                     return stop_at(
                         register,
                         Rule::UninitStack {

@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use super::dynptr;
 use super::rejection::{Birth, History, ValueKind};
 use super::scalar::Scalar;
 
@@ -34,14 +35,16 @@ pub(super) struct Reg {
     pub(super) or_null: bool,
     /// Memory that may only be read.
     pub(super) read_only: bool,
-    /// Frame a stack pointer points into.
+    /// Frame a stack pointer points into. Kernel object: its trust. Memory of a dynptr: the dynptr's kind.
     pub(super) frame: u8,
-    /// Map of a map or value pointer; operation of a function.
+    /// Map of a map or value pointer; operation of a function; type of a kernel object; kind of a dynptr.
     pub(super) map: u32,
     /// Constant part of a pointer's offset; of a number with one of [`MARKS`], its distance from its siblings.
     pub(super) off: i32,
     /// Packet: bytes known to be there from the pointer's base. Memory: its size.
     pub(super) range: i32,
+    /// The dynptr that the memory belongs to; 0 is none.
+    pub(super) dynptr: u32,
     /// Shared by copies; 0 is none.
     pub(super) id: u32,
     /// The reference that must be released.
@@ -63,6 +66,7 @@ impl Reg {
             map: 0,
             off: 0,
             range: 0,
+            dynptr: 0,
             id: 0,
             ref_id: 0,
             num: Scalar::UNKNOWN,
@@ -153,6 +157,8 @@ pub(super) enum StackByte {
     Zero,
     /// Part of an iterator; the slot's register says which.
     Iterator,
+    /// Part of a dynptr; the slot's register says which.
+    Dynptr,
 }
 
 /// Eight bytes of stack.
@@ -196,12 +202,21 @@ impl Slot {
         self.bytes.iter().all(|b| match b {
             StackByte::Misc => true,
             StackByte::Invalid => unwritten_reads,
-            StackByte::Spill | StackByte::Zero | StackByte::Iterator => false,
+            StackByte::Spill | StackByte::Zero | StackByte::Iterator | StackByte::Dynptr => false,
         })
     }
 
     pub(super) fn is_iterator(&self) -> bool {
         self.bytes.contains(&StackByte::Iterator)
+    }
+
+    pub(super) fn is_dynptr(&self) -> bool {
+        self.bytes[0] == StackByte::Dynptr
+    }
+
+    /// Whether the register describes what is here although none is stored.
+    pub(super) fn is_special(&self) -> bool {
+        self.is_iterator() || self.is_dynptr()
     }
 
     /// Parts of a stored register or iterator become any number.
@@ -267,6 +282,10 @@ pub(super) struct State {
     pub(super) frames: Vec<Rc<Frame>>,
     pub(super) held: Vec<Held>,
     pub(super) lock: Option<Lock>,
+    /// Open sections that RCU protects.
+    pub(super) rcu: u32,
+    /// Open sections without preemption.
+    pub(super) preempt: u32,
     /// Last node of the path.
     pub(super) node: u32,
     /// Entries of the path since the last kept state that backtracking must look at.
@@ -287,6 +306,8 @@ impl State {
         frames: Vec::new(),
         held: Vec::new(),
         lock: None,
+        rcu: 0,
+        preempt: 0,
         node: NOWHERE,
         noted: 0,
         parent: NOWHERE,
@@ -370,9 +391,10 @@ impl State {
         true
     }
 
-    /// Packet pointers become numbers.
+    /// Packet pointers, and what dynptrs of the packet lent out, become numbers.
     pub(super) fn forget_packet(&mut self, at: u32) {
-        self.change_all(Reg::is_packet_any, |r| {
+        let wanted = |r: &Reg| r.is_packet_any() || dynptr::is_packet_slice(r);
+        self.change_all(wanted, |r| {
             *r = Reg::unknown(Birth::StalePacket, at);
         });
     }

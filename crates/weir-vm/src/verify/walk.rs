@@ -156,6 +156,8 @@ pub(super) struct Walk<'m> {
     pub(super) kept_processed: u64,
     pub(super) kept_jumps: u64,
     pub(super) facts: Facts,
+    /// Kernel structs looked for, and their ids.
+    pub(super) structs: Vec<(String, Option<u32>)>,
     /// Deepest stack byte used, by function.
     pub(super) stack_used: Vec<u32>,
     /// Global functions called, and whether they were walked.
@@ -219,6 +221,7 @@ impl<'m> Walk<'m> {
             kept_processed: 0,
             kept_jumps: 0,
             facts,
+            structs: Vec::new(),
             stack_used: vec![0; functions],
             globals: Vec::new(),
             log: String::new(),
@@ -356,6 +359,7 @@ impl<'m> Walk<'m> {
             Shape::Store { bytes } => self.store(&op, bytes, Some(op.src))?,
             Shape::StoreImm { bytes } => self.store(&op, bytes, None)?,
             Shape::Atomic { bytes } => self.atomic(&op, bytes)?,
+            Shape::PacketLoad { indexed } => self.packet_load(&op, indexed)?,
             Shape::Jump => {
                 self.jumps += 1;
                 return Ok(Next::Go(op.target()));
@@ -560,6 +564,9 @@ impl<'m> Walk<'m> {
                 text.push_str("_or_null");
             }
             text.push('(');
+            if reg.kind == ValueKind::Object {
+                let _ = write!(text, "struct={},", self.object_name(reg));
+            }
             if let Some(map) = self.map_name_of(reg) {
                 let _ = write!(text, "map={map},");
             }

@@ -1,12 +1,13 @@
-//! The kernel functions of open-coded iterators, over the program's own stack.
+//! Kernel functions: those that a run has a model for; the others are faults by name.
 //!
 //! Owns the layout of an iterator's state, which is the kernel's for numbers; bits are copied aside when the iterator begins.
-//! Invariant: copies are as many as [`COPIES`] at most, whatever the program.
+//! No connection and no state of IPsec is ever found. Dynptrs are in `dynptr`. Invariant: copies are as many as [`COPIES`] at
+//! most, whatever the program.
 
 use super::fault;
-use crate::catalogue::{IteratorKind, IteratorStep, KernelFunction};
-use crate::errno::{E2BIG, EFAULT, EINVAL, ENOMEM};
-use crate::interp::{Registers, Run, Step};
+use crate::catalogue::{KernelFunction, flags};
+use crate::errno::{E2BIG, EFAULT, EINVAL, ENOENT, ENOMEM};
+use crate::interp::{FaultKind, Registers, Run, Step};
 
 /// `BPF_MAX_LOOPS`.
 const LOOPS: i64 = 1 << 23;
@@ -15,16 +16,65 @@ const WORDS: u32 = 511;
 /// Copies at once.
 const COPIES: usize = 64;
 
+/// Which step of an iterator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IteratorStep {
+    New,
+    Next,
+    Destroy,
+}
+
+impl IteratorStep {
+    fn of(function: &KernelFunction) -> IteratorStep {
+        if function.has(flags::ITER_NEW) {
+            IteratorStep::New
+        } else if function.has(flags::ITER_NEXT) {
+            IteratorStep::Next
+        } else {
+            IteratorStep::Destroy
+        }
+    }
+}
+
 impl Run<'_> {
     pub(super) fn kernel_function(
         &mut self,
-        function: &KernelFunction,
+        function: &'static KernelFunction,
         regs: &Registers,
     ) -> Step<u64> {
-        match function.kind {
-            IteratorKind::Num => self.numbers(function.step, regs),
-            IteratorKind::Bits => self.bits(function.step, regs),
+        let name = function.name;
+        match name {
+            "iter_num_new" | "iter_num_next" | "iter_num_destroy" => {
+                self.numbers(IteratorStep::of(function), regs)
+            }
+            "iter_bits_new" | "iter_bits_next" | "iter_bits_destroy" => {
+                self.bits(IteratorStep::of(function), regs)
+            }
+            // One program runs at a time, and nothing interrupts it.
+            "rcu_read_lock" | "rcu_read_unlock" | "preempt_disable" | "preempt_enable" => Ok(0),
+            "rdonly_cast" => Ok(regs[1]),
+            "throw" => {
+                self.thrown = Some(regs[1]);
+                Err(Box::new(FaultKind::Thrown))
+            }
+            // `error` of `struct bpf_ct_opts` and of `struct bpf_xfrm_state_opts`.
+            "xdp_ct_lookup" | "skb_ct_lookup" => self.nothing_found(regs[4], regs[5], 4),
+            "xdp_get_xfrm_state" => self.nothing_found(regs[2], regs[3], 0),
+            _ => match self.dynptr_function(name, regs)? {
+                Some(result) => Ok(result),
+                None => Err(Box::new(FaultKind::KernelFunction { name })),
+            },
         }
+    }
+
+    /// A look-up that finds nothing says so at `at` of its options.
+    fn nothing_found(&mut self, options: u64, size: u64, at: usize) -> Step<u64> {
+        let options = self.memory.bytes_mut(options, size as u32 as usize);
+        let error = options.map_err(fault)?.get_mut(at..at + 4);
+        if let Some(error) = error {
+            error.copy_from_slice(&(ENOENT as i32).to_le_bytes());
+        }
+        Ok(0)
     }
 
     /// State: the number before the next, and the end.

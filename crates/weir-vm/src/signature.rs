@@ -1,0 +1,164 @@
+//! Prototypes of kernel functions, as type information describes them.
+//!
+//! Owns the reading of a BTF prototype: what a parameter points to, and what the endings of parameter names say
+//! (Documentation/bpf/kfuncs.rst). Who may call a function, and its flags, are in the catalogue. Invariant: a prototype
+//! that cannot be read completely is no signature.
+
+use crate::btf::{Btf, Shape};
+
+/// Structs in structs that are looked into for members that are not numbers, as in the kernel.
+const NESTED_MAX: usize = 4;
+
+/// What a kernel function takes and returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signature {
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) result: Value,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    pub(crate) name: String,
+    pub(crate) value: Value,
+}
+
+/// The type of a parameter or result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Nothing,
+    Number,
+    Pointer(Target),
+}
+
+/// What a pointer points to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Nothing,
+    /// A number, or a struct of numbers, of this many bytes.
+    Plain {
+        name: String,
+        id: u32,
+        size: u32,
+    },
+    /// Another struct, or one that is declared only.
+    Struct {
+        name: String,
+        id: u32,
+    },
+    Function,
+    Other,
+}
+
+impl Parameter {
+    /// Whether the name ends so, behind two underscores.
+    pub(crate) fn ends(&self, ending: &str) -> bool {
+        let rest = self.name.strip_suffix(ending);
+        rest.is_some_and(|rest| rest.ends_with("__"))
+    }
+
+    /// Whether it points to a struct of this name.
+    pub(crate) fn points_to(&self, wanted: &str) -> bool {
+        match &self.value {
+            Value::Pointer(target) => target.name() == Some(wanted),
+            _ => false,
+        }
+    }
+
+    /// Whether it is the length of the memory before it.
+    pub(crate) fn is_size(&self) -> bool {
+        self.value == Value::Number && (self.ends("sz") || self.ends("szk"))
+    }
+}
+
+impl Target {
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Target::Plain { name, .. } | Target::Struct { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+}
+
+impl Signature {
+    /// The prototype of function `name` in these types.
+    pub(crate) fn of(btf: &Btf, name: &str) -> Option<Signature> {
+        let id = btf.prototype_of(name)?;
+        let Shape::Prototype {
+            returns,
+            parameters,
+            ..
+        } = btf.shape(id).ok()?
+        else {
+            return None;
+        };
+        let names = btf.parameter_names(id);
+        let read = |(id, name): (&u32, &str)| {
+            Some(Parameter {
+                name: name.to_owned(),
+                value: value(btf, *id)?,
+            })
+        };
+        let parameters: Option<Vec<_>> = parameters.iter().zip(names).map(read).collect();
+        Some(Signature {
+            parameters: parameters.filter(|p| p.len() <= 5)?,
+            result: value(btf, *returns)?,
+        })
+    }
+}
+
+fn value(btf: &Btf, id: u32) -> Option<Value> {
+    let id = btf.resolve(id).ok()?;
+    Some(match btf.shape(id).ok()? {
+        Shape::Void => Value::Nothing,
+        Shape::Int { .. } | Shape::Enum { .. } => Value::Number,
+        Shape::Pointer(target) => Value::Pointer(target_of(btf, *target)?),
+        _ => return None,
+    })
+}
+
+fn target_of(btf: &Btf, id: u32) -> Option<Target> {
+    let id = btf.resolve(id).ok()?;
+    let name = || btf.name(id).to_owned();
+    Some(match btf.shape(id).ok()? {
+        Shape::Void => Target::Nothing,
+        Shape::Int { size, .. } | Shape::Enum { size, .. } => Target::Plain {
+            name: name(),
+            id,
+            size: *size,
+        },
+        Shape::Struct { size, .. } if *size > 0 && is_plain(btf, id, 0) => Target::Plain {
+            name: name(),
+            id,
+            size: *size,
+        },
+        Shape::Struct { .. } | Shape::Forward { .. } => Target::Struct { name: name(), id },
+        Shape::Prototype { .. } => Target::Function,
+        _ => Target::Other,
+    })
+}
+
+/// Whether a struct holds nothing but numbers, structs of them and arrays of them.
+pub(crate) fn is_plain(btf: &Btf, id: u32, depth: usize) -> bool {
+    if depth >= NESTED_MAX {
+        return false;
+    }
+    let Ok(members) = btf.members(id) else {
+        return false;
+    };
+    members.iter().all(|member| {
+        let Ok(id) = btf.resolve(member.type_id) else {
+            return false;
+        };
+        match btf.shape(id) {
+            Ok(Shape::Struct { .. }) => is_plain(btf, id, depth + 1),
+            Ok(Shape::Array { element, count }) => *count > 0 && is_number(btf, *element),
+            _ => is_number(btf, id),
+        }
+    })
+}
+
+fn is_number(btf: &Btf, id: u32) -> bool {
+    let shape = btf.resolve(id).and_then(|id| btf.shape(id));
+    matches!(shape, Ok(Shape::Int { .. } | Shape::Enum { .. }))
+}
