@@ -39,6 +39,7 @@ mod foreign_balancer;
 mod graph_agrees;
 mod graph_configured;
 mod graph_tc;
+mod kernel_functions;
 mod limits;
 mod live_updates;
 mod network_agrees;

@@ -245,6 +245,8 @@ pub(crate) struct Run<'r> {
     pub(crate) open_records: u32,
     /// What `bpf_throw` was called with.
     pub(crate) thrown: Option<u64>,
+    /// The function that it is passed to, whose result is the program's.
+    pub(crate) catches: Option<usize>,
     pub(crate) redirect: Option<Redirect>,
     /// Operation that faulted.
     pub(crate) fault_at: Option<usize>,
@@ -285,6 +287,7 @@ impl<'r> Run<'r> {
             lock: None,
             open_records: 0,
             thrown: None,
+            catches: None,
             redirect: None,
             fault_at: None,
             checked: None,
@@ -303,7 +306,14 @@ impl<'r> Run<'r> {
             Ok(result) => result,
             Err(fault) if *fault == FaultKind::Thrown => {
                 self.fault_at = None;
-                self.thrown.unwrap_or(0)
+                let cookie = self.thrown.unwrap_or(0);
+                match self.catches {
+                    None => cookie,
+                    Some(callback) => {
+                        self.memory.depth = 0;
+                        self.callback(callback, [cookie, 0, 0, 0])?
+                    }
+                }
             }
             Err(fault) => return Err(fault),
         };

@@ -139,6 +139,39 @@ impl Code {
         self.functions.iter().find(|f| f.start == start)?.type_id
     }
 
+    /// Whether the function at `start` returns a number, as far as its object says.
+    pub(crate) fn returns_number(&self, start: usize) -> Option<bool> {
+        let btf = self.btf(start)?;
+        let Shape::Function { prototype, .. } = btf.shape(self.function_type(start)?).ok()? else {
+            return None;
+        };
+        let Shape::Prototype { returns, .. } = btf.shape(*prototype).ok()? else {
+            return None;
+        };
+        let shape = btf.resolve(*returns).and_then(|id| btf.shape(id)).ok()?;
+        Some(matches!(shape, Shape::Int { .. } | Shape::Enum { .. }))
+    }
+
+    /// The functions of the object that the program at `entry` names for its exceptions, where there are such.
+    pub(crate) fn exception_callbacks(&self, entry: usize) -> Vec<Option<usize>> {
+        let types = self.btf(entry).zip(self.function_type(entry));
+        let Some((btf, program)) = types else {
+            return Vec::new();
+        };
+        let unit = self.unit_range(entry);
+        let named = |name: &str| {
+            let own = |f: &&Function| {
+                unit.contains(&f.start) && f.type_id.is_some_and(|id| btf.name(id) == name)
+            };
+            self.functions.iter().find(own).map(|f| f.start)
+        };
+        btf.tags(program, -1)
+            .into_iter()
+            .filter_map(|tag| tag.strip_prefix("exception_callback:"))
+            .map(named)
+            .collect()
+    }
+
     /// The prototype of the function at `start`, if it is verified by itself: global, and the compiler says what it takes.
     pub(crate) fn global_prototype(&self, start: usize) -> Option<(&Btf, &Shape)> {
         let function = self.functions.iter().find(|f| f.start == start)?;
@@ -202,6 +235,8 @@ pub struct Machine {
     entry: usize,
     /// Number of the program at `entry`.
     program: usize,
+    /// Where exceptions of that program go.
+    catches: Option<usize>,
     stack: Box<[u8; STACK_TOTAL]>,
     scratch: Scratch,
     generation: u32,
@@ -303,6 +338,7 @@ impl Machine {
             cpus,
             entry: 0,
             program: 0,
+            catches: None,
             stack: Box::new([0; STACK_TOTAL]),
             scratch: Scratch::default(),
             generation: 0,
@@ -323,6 +359,8 @@ impl Machine {
         let (number, entry) = self.program(program)?;
         self.program = number as usize;
         self.entry = entry;
+        let named = self.code.exception_callbacks(entry);
+        self.catches = named.first().copied().flatten();
         self.redirect = None;
         if let Some(native) = &mut self.native {
             native.select(self.program);
@@ -818,6 +856,7 @@ impl Machine {
             &mut self.scratch,
         );
         run.checked = checked;
+        run.catches = self.catches;
         let result: Step<u64> = run.program(self.entry, r1, r2);
         self.generation = run.memory.generation;
         self.executed += env.instruction_budget - run.left;

@@ -5,6 +5,7 @@
 //! that cannot be read completely is no signature.
 
 use crate::btf::{Btf, Shape};
+use crate::catalogue::parameter_name;
 
 /// Structs in structs that are looked into for members that are not numbers, as in the kernel.
 const NESTED_MAX: usize = 4;
@@ -93,13 +94,19 @@ impl Signature {
             return None;
         };
         let names = btf.parameter_names(id);
-        let read = |(id, name): (&u32, &str)| {
+        let read = |(index, (id, own)): (usize, (&u32, &str))| {
+            let known = if own.is_empty() {
+                parameter_name(name, index).unwrap_or("")
+            } else {
+                own
+            };
             Some(Parameter {
-                name: name.to_owned(),
+                name: known.to_owned(),
                 value: value(btf, *id)?,
             })
         };
-        let parameters: Option<Vec<_>> = parameters.iter().zip(names).map(read).collect();
+        let both = parameters.iter().zip(names).enumerate();
+        let parameters: Option<Vec<_>> = both.map(read).collect();
         Some(Signature {
             parameters: parameters.filter(|p| p.len() <= 5)?,
             result: value(btf, *returns)?,

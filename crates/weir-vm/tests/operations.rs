@@ -258,7 +258,7 @@ fn control_flow_stays_inside() {
     assert!(decode(&code([0xb7, 10, 0, 0, 0, 0, 0, 0])).contains("r10"));
     assert!(decode(&code([0xb7, 11, 0, 0, 0, 0, 0, 0])).contains("r11"));
     assert!(decode(&code([0xff, 0, 0, 0, 0, 0, 0, 0])).contains("0xff"));
-    assert!(decode(&code([0x20, 0, 0, 0, 0, 0, 0, 0])).contains("legacy"));
+    assert!(decode(&code([0x38, 0, 0, 0, 0, 0, 0, 0])).contains("0x38"));
     assert!(decode(&code([0x18, 0, 0, 0, 0, 0, 0, 0])).contains("second half"));
     assert!(decode(&[0x95, 0, 0]).contains("multiple of 8"));
     let wide = [0x18, 0x10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -319,4 +319,90 @@ fn runs_end_with_the_budget() {
     let fault = machine.run_raw_with(&mut [], &env).expect_err("endless");
     assert_eq!(fault.kind, FaultKind::Budget { budget: 1_000 });
     assert_eq!(machine.instructions_run(), 1_000);
+}
+
+/// `LD_ABS` and `LD_IND` read the packet in network order, and end the program with 0 behind its end.
+#[test]
+fn tc_programs_read_the_packet_by_the_old_instructions() {
+    use weir_vm::verify::{VerifyOptions, verify};
+    use weir_vm::{Env, Machine, ProgramKind, Skb};
+    let run = |load: [u8; 8]| {
+        let code = [
+            [0xbf, 0x16, 0, 0, 0, 0, 0, 0],  // r6 = r1
+            [0xb7, 0x07, 0, 0, 10, 0, 0, 0], // r7 = 10
+            load,
+            [0x95, 0, 0, 0, 0, 0, 0, 0],
+        ]
+        .concat();
+        let load = |kind| Machine::from_program_of(kind, &code, Vec::new(), 1).expect("decodes");
+        let mut machine = load(ProgramKind::SchedCls);
+        verify(&machine, "code", &VerifyOptions::default()).expect("tc programs have it");
+        let xdp = verify(&load(ProgramKind::XDP), "code", &VerifyOptions::default());
+        let reason = xdp.expect_err("XDP programs do not").to_string();
+        assert!(reason.contains("legacy packet access"), "{reason}");
+        let mut frame = [0; 60];
+        frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x17]);
+        let mut packet = Skb::new(&frame);
+        machine.run_tc(&mut packet, &Env::default()).expect("runs")
+    };
+    assert_eq!(run([0x28, 0, 0, 0, 12, 0, 0, 0]), 0x0800);
+    assert_eq!(run([0x20, 0, 0, 0, 12, 0, 0, 0]), 0x0800_4517);
+    assert_eq!(run([0x50, 0x70, 0, 0, 4, 0, 0, 0]), 0x45);
+    // Behind the end, and from the network header.
+    assert_eq!(run([0x30, 0, 0, 0, 60, 0, 0, 0]), 0);
+    assert_eq!(run([0x30, 0, 0, 0, 1, 0, 0xf0, 0xff]), 0x17);
+}
+
+/// Loads that acquire and stores that release are loads and stores here, on memory that atomic operations may go to.
+#[test]
+fn ordered_loads_and_stores_have_every_width() {
+    use weir_vm::Machine;
+    use weir_vm::verify::{VerifyOptions, verify};
+    const WIDTHS: [(u8, u64); 4] = [
+        (0xd3, 0x88),
+        (0xcb, 0x7788),
+        (0xc3, 0x5566_7788),
+        (0xdb, 0x1122_3344_5566_7788),
+    ];
+    for (opcode, expected) in WIDTHS {
+        let code = [
+            [0x18, 0x02, 0, 0, 0x88, 0x77, 0x66, 0x55], // r2 = 0x1122334455667788
+            [0, 0, 0, 0, 0x44, 0x33, 0x22, 0x11],
+            [0x7a, 0x0a, 0xf8, 0xff, 0, 0, 0, 0], // *(u64 *)(r10 - 8) = 0
+            [opcode, 0x2a, 0xf8, 0xff, 0x10, 1, 0, 0], // store_release((r10 - 8), r2)
+            [opcode, 0xa0, 0xf8, 0xff, 0, 1, 0, 0], // r0 = load_acquire((r10 - 8))
+            [0x95, 0, 0, 0, 0, 0, 0, 0],
+        ]
+        .concat();
+        let mut machine = Machine::from_instructions(&code).expect("decodes");
+        assert_eq!(machine.run_raw(&mut []).expect("runs"), expected);
+        verify(&machine, "code", &VerifyOptions::default()).expect("is accepted");
+        // Not aligned, and the context.
+        for (operands, offset) in [(0xa0, 0xf9), (0x10, 0)] {
+            let code = [
+                [0x7a, 0x0a, 0xf0, 0xff, 0, 0, 0, 0],
+                [0x7a, 0x0a, 0xf8, 0xff, 0, 0, 0, 0],
+                [
+                    opcode,
+                    operands,
+                    offset,
+                    if offset == 0 { 0 } else { 0xff },
+                    0,
+                    1,
+                    0,
+                    0,
+                ],
+                [0x95, 0, 0, 0, 0, 0, 0, 0],
+            ]
+            .concat();
+            let machine = Machine::from_instructions(&code).expect("decodes");
+            let aligned = operands == 0xa0 && opcode == 0xd3;
+            let verdict = verify(&machine, "code", &VerifyOptions::default());
+            assert_eq!(
+                verdict.is_ok(),
+                aligned,
+                "{opcode:#x} {offset:#x}: {verdict:?}"
+            );
+        }
+    }
 }

@@ -173,17 +173,17 @@ fn compiled_verdict(object: &Object, program: &str) -> String {
 
 #[test]
 fn compiled_programs_get_their_verdicts() {
-    let object = Object::parse(&object::compile("verdicts")).expect("parses");
     let mut wrong = Vec::new();
-    let mut count = 0;
-    for program in object.programs() {
-        count += 1;
-        let found = compiled_verdict(&object, program);
-        if found != named_rule(program) {
-            wrong.push(format!("{program}: {found:?}"));
+    for (name, least) in [("verdicts", 20), ("kernel", 30)] {
+        let object = Object::parse(&object::compile(name)).expect("parses");
+        for program in object.programs() {
+            let found = compiled_verdict(&object, program);
+            if found != named_rule(program) {
+                wrong.push(format!("{program}: {found:?}"));
+            }
         }
+        assert!(object.programs().count() > least, "{name}");
     }
-    assert!(count > 20, "{count}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -210,7 +210,7 @@ fn functions_of_the_kernel_are_refused_by_name() {
     .expect("parses");
     let machine = object.load("no_External").expect("loads");
     let rejection = verify(&machine, "no_External", &VerifyOptions::default()).expect_err("extern");
-    let name = "bpf_xdp_metadata_rx_hash".to_owned();
+    let name = "bpf_not_there".to_owned();
     assert_eq!(rejection.rule, Rule::External { name });
 }
 
@@ -429,6 +429,51 @@ fn tc_programs_have_their_own_context_and_helpers() {
     assert!(verdict(ProgramKind::SchedCls, &helper(44)).contains("not available to tc"));
 }
 
+/// Dynptrs, sections, exceptions and look-ups of what no run has do what the kernel's do; the kernel's results are in `kernel_functions`
+/// of weir-engine.
+#[test]
+fn kernel_functions_with_a_model_run() {
+    let object = Object::parse(&object::compile("kernel")).expect("parses");
+    let mut frame = [0; 60];
+    frame[14] = 9;
+    frame[26..30].copy_from_slice(&[1, 2, 3, 4]);
+    let run = |program: &str, bytes: &[u8]| {
+        let mut machine = object.clone().load(program).expect("loads");
+        let mut frame = weir_vm::Frame::new(bytes);
+        let result = machine.run_xdp(&mut frame, &weir_vm::Env::default());
+        (result, frame.data().to_vec(), machine)
+    };
+    for (program, result) in [
+        ("slices_the_packet", 0x0403_0201),
+        ("writes_the_packet", 77 + 26),
+        ("dynptr_of_a_value", 42),
+        ("record_of_any_size", 2),
+        ("passes_a_dynptr", 60),
+        ("looks_a_connection_up", 3),
+        ("reads_in_sections", 2),
+        ("throws", 7),
+        ("throws_to_a_callback", 8),
+    ] {
+        let (found, after, mut machine) = run(program, &frame);
+        assert_eq!(found, Ok(result), "{program}");
+        let written = program == "writes_the_packet";
+        assert_eq!(after[14], if written { 77 } else { 9 }, "{program}");
+        if program == "record_of_any_size" {
+            let records = machine.drain_ringbuf("ring");
+            assert_eq!(records, [vec![5, 0, 0, 0, 0, 0, 0, 0]]);
+        }
+        // Only the interpreter has them.
+        if weir_vm::jit::available() {
+            let compiled = machine.verify_and_compile(&VerifyOptions::default());
+            assert!(compiled.is_err(), "{program}");
+        }
+    }
+    assert_eq!(run("slices_the_packet", &frame[..20]).0, Ok(1));
+    let (refused, ..) = run("acquires_a_task", &frame);
+    let reason = refused.expect_err("no run has tasks").to_string();
+    assert!(reason.contains("get_current_task_btf"), "{reason}");
+}
+
 /// Every rule is broken by some test in this folder.
 #[test]
 fn every_rule_has_a_program() {
@@ -445,7 +490,10 @@ fn every_rule_has_a_program() {
         .map(|l| l.split([' ', ',', '{']).next().unwrap_or(l))
         .collect();
     assert!(rules.len() > 60, "{}", rules.len());
-    let compiled = include_str!("objects/verdicts.c");
+    let compiled = concat!(
+        include_str!("objects/verdicts.c"),
+        include_str!("objects/kernel.c")
+    );
     let tests = concat!(include_str!("verifier.rs"), include_str!("loading.rs"));
     let broken = |rule: &str| {
         programs::all().any(|p| p.rule == rule)

@@ -158,7 +158,7 @@ use Effect::{
     RcuUnlock, ReadOnlyCast, Slice, Throw, Undescribed,
 };
 
-/// By kind; a test compares who may call what with the running kernel.
+/// By kind. Who may call what is what Linux 6.18 answers to root; a test reads every prototype from the running kernel.
 #[rustfmt::skip]
 const FUNCTIONS: &[KernelFunction] = &[
     // Open-coded iterators.
@@ -292,7 +292,52 @@ const FUNCTIONS: &[KernelFunction] = &[
     row("arena_free_pages", (6, 9), BOTH, TRUSTED | SLEEPABLE, Undescribed),
 ];
 
+/// Names of a function's parameters, where an ending says something. Compilers leave the names out of declarations, so that an object
+/// without the kernel's types does not have them.
+#[rustfmt::skip]
+const PARAMETERS: &[(&str, &[&str])] = &[
+    ("iter_bits_new", &["it", "unsafe_ptr__ign", "nr_words"]),
+    ("iter_task_new", &["it", "task__nullable", "flags"]),
+    ("dynptr_from_skb", &["s", "flags", "ptr__uninit"]),
+    ("dynptr_from_skb_meta", &["skb_", "flags", "ptr__uninit"]),
+    ("dynptr_from_xdp", &["x", "flags", "ptr__uninit"]),
+    ("dynptr_slice", &["p", "offset", "buffer__opt", "buffer__szk"]),
+    ("dynptr_slice_rdwr", &["p", "offset", "buffer__opt", "buffer__szk"]),
+    ("dynptr_clone", &["p", "clone__uninit"]),
+    ("probe_read_kernel_dynptr", &["dptr", "off", "size", "unsafe_ptr__ign"]),
+    ("probe_read_kernel_str_dynptr", &["dptr", "off", "size", "unsafe_ptr__ign"]),
+    ("probe_read_user_dynptr", &["dptr", "off", "size", "unsafe_ptr__ign"]),
+    ("probe_read_user_str_dynptr", &["dptr", "off", "size", "unsafe_ptr__ign"]),
+    ("rdonly_cast", &["obj__ign", "btf_id__k"]),
+    ("xdp_ct_alloc", &["xdp_ctx", "bpf_tuple", "tuple__sz", "opts", "opts__sz"]),
+    ("xdp_ct_lookup", &["xdp_ctx", "bpf_tuple", "tuple__sz", "opts", "opts__sz"]),
+    ("skb_ct_alloc", &["skb_ctx", "bpf_tuple", "tuple__sz", "opts", "opts__sz"]),
+    ("skb_ct_lookup", &["skb_ctx", "bpf_tuple", "tuple__sz", "opts", "opts__sz"]),
+    ("xdp_get_xfrm_state", &["ctx", "opts", "opts__sz"]),
+    ("sk_assign_tcp_reqsk", &["s", "sk", "attrs", "attrs__sz"]),
+    ("strcmp", &["s1__ign", "s2__ign"]),
+    ("strcasecmp", &["s1__ign", "s2__ign"]),
+    ("strchr", &["s__ign", "c"]),
+    ("strchrnul", &["s__ign", "c"]),
+    ("strnchr", &["s__ign", "count", "c"]),
+    ("strrchr", &["s__ign", "c"]),
+    ("strlen", &["s__ign"]),
+    ("strnlen", &["s__ign", "count"]),
+    ("strspn", &["s__ign", "accept__ign"]),
+    ("strcspn", &["s__ign", "reject__ign"]),
+    ("strstr", &["s1__ign", "s2__ign"]),
+    ("strnstr", &["s1__ign", "s2__ign", "len"]),
+];
+
+/// Name of parameter `index` of a function, where its ending says something.
+pub(crate) fn parameter_name(function: &str, index: usize) -> Option<&'static str> {
+    let function = function.strip_prefix("bpf_")?;
+    let (_, names) = PARAMETERS.iter().find(|(name, _)| *name == function)?;
+    names.get(index).copied()
+}
+
 /// All kernel functions.
+#[cfg(test)]
 pub(crate) fn all_kernel_functions() -> &'static [KernelFunction] {
     FUNCTIONS
 }
@@ -308,4 +353,66 @@ pub(crate) fn kernel_function_number(name: &str) -> Option<u32> {
 pub(crate) fn kernel_function(number: u32) -> Option<&'static KernelFunction> {
     let index = number.checked_sub(KERNEL_FUNCTION)?;
     FUNCTIONS.get(index as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Btf;
+    use crate::signature::{Signature, Target, Value};
+
+    #[test]
+    fn prototypes_of_the_running_kernel_can_be_read() {
+        let Ok(types) = Btf::of_running_kernel() else {
+            return;
+        };
+        let mut read = 0;
+        for function in all_kernel_functions() {
+            let name = format!("bpf_{}", function.name);
+            // A kernel that is older, or built without it, lacks the function.
+            if types.prototype_of(&name).is_none() {
+                continue;
+            }
+            read += 1;
+            let signature = Signature::of(&types, &name);
+            let signature = signature.unwrap_or_else(|| panic!("{name} has a readable prototype"));
+            for (index, parameter) in signature.parameters.iter().enumerate() {
+                let known = parameter_name(&name, index);
+                let says = parameter.name.contains("__") && function.effect != Undescribed;
+                assert!(
+                    known == Some(parameter.name.as_str()) || (known.is_none() && !says),
+                    "{name}: {} is {known:?} here",
+                    parameter.name
+                );
+            }
+            if function.iterator().is_some() {
+                let first = signature.parameters.first().map(|p| &p.value);
+                let slots = matches!(first, Some(Value::Pointer(Target::Plain { size, .. }))
+                    if *size > 0 && size.is_multiple_of(8));
+                assert!(slots, "{name}: {first:?}");
+            }
+            if function.has(ACQUIRE) {
+                let pointer = matches!(signature.result, Value::Pointer(_));
+                assert!(pointer, "{name} yields a pointer: {:?}", signature.result);
+            }
+        }
+        assert!(read == 0 || read > 20, "{read}");
+    }
+
+    #[test]
+    fn numbers_name_their_functions() {
+        for (index, function) in all_kernel_functions().iter().enumerate() {
+            let number = kernel_function_number(&format!("bpf_{}", function.name));
+            assert_eq!(number, Some(KERNEL_FUNCTION | index as u32), "{function:?}");
+            assert!(function.xdp || function.tc, "{function:?}");
+            let steps = ITER_NEW | ITER_NEXT | ITER_DESTROY;
+            assert_eq!(
+                function.has(steps),
+                function.iterator().is_some(),
+                "{function:?}"
+            );
+        }
+        assert_eq!(kernel_function_number("bpf_nothing"), None);
+        assert_eq!(kernel_function_number("iter_num_new"), None);
+    }
 }

@@ -15,7 +15,7 @@ use std::fmt;
 
 pub(crate) use functions::{
     DynptrKind, Effect, KERNEL_FUNCTION, KernelFunction, flags, kernel_function,
-    kernel_function_number,
+    kernel_function_number, parameter_name,
 };
 pub use maps::{MAP_KINDS, MapKindInfo};
 pub use needs::{Need, Requirement};

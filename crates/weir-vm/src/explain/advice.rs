@@ -151,6 +151,7 @@ impl Advisor<'_> {
             Untrusted { .. } => says("Acquire a reference first, or pass the object as the kernel handed it to the program."),
             ObjectType { expected, .. } => says(format!("Pass a pointer to struct {expected}.")),
             ObjectField { .. } => says("Read a member by its name, in its own width; compile with `preserve_access_index` (vmlinux.h does) where layouts differ."),
+            Exception { .. } => says("Throw outside of callbacks; name one global function that takes and returns a number as exception callback."),
             SectionUnmatched { .. } => says("Open the section before, and close it once."),
             SectionOpen { section } => says(format!("Close the {section} section on every path.")),
             NoLock { .. } => says("Pass the address of the value's struct bpf_spin_lock."),

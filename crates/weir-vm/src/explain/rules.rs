@@ -110,6 +110,9 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
         ObjectField { .. } => {
             "Members of kernel objects are read in their own width, and never written."
         }
+        Exception { .. } => {
+            "An exception ends the program from functions that it calls itself, by one callback at most."
+        }
         SectionUnmatched { .. } | SectionOpen { .. } => {
             "A section is closed once for each time that it is opened, on every path."
         }

@@ -453,7 +453,12 @@ impl Walk<'_> {
     /// An operation's context accesses are rewritten, so it cannot access something else on another path.
     fn check_same_kind(&self, register: u8, base: &Reg) -> Step<()> {
         use super::facts::Access;
-        let special = |kind| matches!(kind, ValueKind::Context | ValueKind::Socket);
+        let special = |kind| {
+            matches!(
+                kind,
+                ValueKind::Context | ValueKind::Socket | ValueKind::Object
+            )
+        };
         let before = self.facts.op(self.at as usize).access;
         let mixed = match before {
             // Kinds of sockets are as different as sockets and contexts.

@@ -3,8 +3,10 @@
 //! Owns comparisons of packet pointers with the packet's end, null checks, and the spreading of what one register
 //! learned to those that share its identity. Invariant: a branch is left out only if no run takes it.
 
+use super::object::{self, Trust};
 use super::rejection::ValueKind;
 use super::scalar::{Cond, Scalar};
+use super::socket::SocketKind;
 use super::state::{ADDED_LOW, AT_END, BEYOND_END, MARKS, Reg, State};
 use super::walk::{Next, Step, Walk, Where};
 use crate::insn::Op;
@@ -236,16 +238,19 @@ fn decided(dst: &Reg, src: &Reg, cond: Cond, wide: bool) -> Option<bool> {
 }
 
 fn never_null(reg: &Reg) -> bool {
-    !reg.or_null
-        && matches!(
-            reg.kind,
-            ValueKind::MapValue
-                | ValueKind::MapKey
-                | ValueKind::Record
-                | ValueKind::Memory
-                | ValueKind::Socket
-                | ValueKind::Map
-        )
+    if reg.or_null {
+        return false;
+    }
+    match reg.kind {
+        ValueKind::MapValue
+        | ValueKind::MapKey
+        | ValueKind::Record
+        | ValueKind::Memory
+        | ValueKind::Map => true,
+        ValueKind::Socket => reg.map != SocketKind::Xdp as u32,
+        ValueKind::Object => reg.ref_id != 0 || object::trust(reg) == Trust::Trusted,
+        _ => false,
+    }
 }
 
 /// Comparisons of a pointer already known to be at or beyond the end.

@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::helpers::{self, Hook};
 use super::rejection::Rule;
 use super::shape::{Shape, shape, uses};
+use crate::catalogue::{Effect, KernelFunction, kernel_function};
 use crate::insn::{Kind, Op};
 use crate::machine::Code;
 
@@ -29,6 +30,10 @@ pub(super) struct Function {
     /// A helper on some path invalidates packet pointers.
     pub(super) changes_packet: bool,
     pub(super) tail_calls: bool,
+    /// An instruction of it throws an exception.
+    pub(super) throws: bool,
+    /// The program names it for its exceptions.
+    pub(super) catches: bool,
     /// Functions called or taken the address of.
     pub(super) callees: Vec<(usize, usize)>,
 }
@@ -94,6 +99,7 @@ impl Layout {
             layout.check(code, number)?;
         }
         layout.check_recursion()?;
+        layout.check_exceptions(code, entry)?;
         layout.spread_effects();
         for number in 0..layout.functions.len() {
             layout.find_live(code, number);
@@ -200,6 +206,16 @@ impl Layout {
                     function.changes_packet |=
                         tail_call || helpers::changes_packet(number_of, hook);
                     function.tail_calls |= tail_call;
+                    let throw = |f: &KernelFunction| f.effect == Effect::Throw;
+                    function.throws |= kernel_function(number_of).is_some_and(throw);
+                    if tail_call && number > 0 && code.returns_number(start) == Some(false) {
+                        return Err((op, only_with_result("tail calls are")));
+                    }
+                }
+                Shape::PacketLoad { .. }
+                    if number > 0 && code.returns_number(start) != Some(true) =>
+                {
+                    return Err((op, only_with_result("LD_ABS and LD_IND are")));
                 }
                 Shape::Call => {
                     self.mark(op, false);
@@ -317,6 +333,84 @@ impl Layout {
         }
     }
 
+    /// Callbacks throw nothing, and the callback for exceptions is one that can be.
+    fn check_exceptions(&mut self, code: &Code, entry: usize) -> Result<(), Failed> {
+        let wrong = |op: usize, function: &Function, reason| {
+            let function = function.name.clone();
+            Err((op, Rule::Exception { function, reason }))
+        };
+        let mut callbacks: Vec<usize> = Vec::new();
+        for function in &self.functions {
+            for (op, callee) in &function.callees {
+                if self.flow(*op).shape == Shape::LoadFunction {
+                    callbacks.push(*callee);
+                }
+            }
+        }
+        let named = code.exception_callbacks(entry);
+        if let Some(start) = named.first() {
+            let own = start.and_then(|start| self.function_at(start));
+            let Some(number) = own.filter(|_| named.len() == 1) else {
+                return wrong(
+                    entry,
+                    &self.functions[0],
+                    "it names no callback for exceptions, or several",
+                );
+            };
+            let start = self.functions[number].start;
+            let function = &self.functions[number];
+            let one = match code.global_prototype(start) {
+                Some((btf, crate::btf::Shape::Prototype { parameters, .. })) => {
+                    let number = |id: &u32| {
+                        let shape = btf.resolve(*id).and_then(|id| btf.shape(id));
+                        matches!(
+                            shape,
+                            Ok(crate::btf::Shape::Int { .. } | crate::btf::Shape::Enum { .. })
+                        )
+                    };
+                    parameters.len() == 1 && parameters.iter().all(number)
+                }
+                _ => false,
+            };
+            if !one || code.returns_number(start) != Some(true) {
+                return wrong(
+                    start,
+                    function,
+                    "a callback for exceptions is global, takes a number and returns one",
+                );
+            }
+            let called = self
+                .functions
+                .iter()
+                .flat_map(|f| &f.callees)
+                .find(|(op, callee)| *callee == number && self.flow(*op).shape == Shape::Call);
+            if let Some((op, _)) = called {
+                return wrong(*op, function, "a callback for exceptions is not called");
+            }
+            self.functions[number].catches = true;
+            callbacks.push(number);
+        }
+        // What callbacks call is as little allowed to throw.
+        let mut next = 0;
+        while let Some(number) = callbacks.get(next).copied() {
+            next += 1;
+            let function = &self.functions[number];
+            if function.throws {
+                return wrong(
+                    function.start,
+                    function,
+                    "bpf_throw is called in a callback",
+                );
+            }
+            for (_, callee) in &function.callees {
+                if !callbacks.contains(callee) {
+                    callbacks.push(*callee);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn check_recursion(&self) -> Result<(), Failed> {
         // 0 unseen, 1 open, 2 done; depth first without recursion.
         let mut seen = vec![0u8; self.functions.len()];
@@ -404,6 +498,12 @@ impl Layout {
     }
 }
 
+fn only_with_result(what: &str) -> Rule {
+    Rule::Invalid {
+        reason: format!("{what} allowed only in functions that return a number"),
+    }
+}
+
 /// Why an operation is not understood.
 pub(super) fn invalid(code: &Code, op: usize) -> Rule {
     let index = code.ops.get(op).map_or(0, |op| op.imm as usize);
@@ -431,6 +531,13 @@ fn functions(code: &Code, entry: usize) -> Result<Vec<Function>, Failed> {
     let mut found: Vec<Function> = Vec::new();
     let mut numbers = HashMap::from([(entry, 0)]);
     let mut open = vec![entry];
+    // Nothing calls it, and still it is part of the program.
+    for start in code.exception_callbacks(entry).into_iter().flatten() {
+        if !numbers.contains_key(&start) {
+            numbers.insert(start, open.len());
+            open.push(start);
+        }
+    }
     let mut instructions = 0;
     while let Some(start) = open.get(found.len()).copied() {
         let end = extent(code, &borders, start);
@@ -441,6 +548,8 @@ fn functions(code: &Code, entry: usize) -> Result<Vec<Function>, Failed> {
             global: start != entry && code.global_prototype(start).is_some(),
             changes_packet: false,
             tail_calls: false,
+            throws: false,
+            catches: false,
             callees: Vec::new(),
         };
         instructions += end - start;

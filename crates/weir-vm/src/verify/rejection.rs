@@ -602,6 +602,14 @@ pub enum Rule {
         /// Bytes accessed.
         size: i64,
     },
+    /// An exception in a callback, or a callback for exceptions that cannot be one.
+    #[error("{function}: {reason}")]
+    Exception {
+        /// The function.
+        function: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The end of a section that is not open, or one more beginning.
     #[error("{function}: the section is not open, or is open already")]
     SectionUnmatched {

@@ -235,6 +235,7 @@ impl<'m> Walk<'m> {
         let first = first_state(0, [Some(context), None, None, None, None]);
         let result = self
             .walk_function(0, first)
+            .map(|()| self.add_exception_callback())
             .and_then(|()| self.walk_globals())
             .and_then(|()| self.check_stack());
         match result {
@@ -251,6 +252,14 @@ impl<'m> Walk<'m> {
                 Ok((verified, self.recording))
             }
             Err(stop) => Err(Box::new(self.rejection(*stop))),
+        }
+    }
+
+    /// The callback for exceptions is verified as a global function is.
+    fn add_exception_callback(&mut self) {
+        let catches = self.layout.functions.iter().position(|f| f.catches);
+        if let Some(function) = catches.filter(|c| !self.globals.iter().any(|(f, _)| f == c)) {
+            self.globals.push((function, false));
         }
     }
 

@@ -445,3 +445,49 @@ int no_FunctionArgument_null(struct xdp_md *ctx)
 
 	return not_null(map_lookup_elem(&values, &key));
 }
+
+SEC("xdp")
+int no_Undescribed(struct xdp_md *ctx)
+{
+	return bpf_wq_start(ctx, 0);
+}
+
+SEC("xdp")
+int no_ObjectField(struct xdp_md *ctx)
+{
+	char *task = (char *)get_current_task_btf();
+
+	return *(volatile u64 *)(task + 1);
+}
+
+__noinline int adds_one(u64 cookie)
+{
+	return cookie + 1;
+}
+
+SEC("xdp")
+__attribute__((btf_decl_tag("exception_callback:adds_one")))
+int throws_to_a_callback(struct xdp_md *ctx)
+{
+	return checked(ctx->ingress_ifindex + 40);
+}
+
+static long throwing(u32 index, void *context)
+{
+	bpf_throw(1);
+	return 0;
+}
+
+SEC("xdp")
+int no_Exception_in_a_callback(struct xdp_md *ctx)
+{
+	loop(3, throwing, 0, 0);
+	return 2;
+}
+
+SEC("xdp")
+__attribute__((btf_decl_tag("exception_callback:adds_one")))
+int no_Exception_callback_is_called(struct xdp_md *ctx)
+{
+	return adds_one(checked(ctx->ingress_ifindex));
+}

@@ -509,13 +509,11 @@ int no_MapValueBounds_iterated(struct xdp_md *ctx)
 
 /* The kernel's loader would look for it even where no program that uses it is loaded. */
 #ifdef KERNEL_FUNCTION
-extern int bpf_xdp_metadata_rx_hash(const struct xdp_md *ctx, u32 *hash, u32 *type) __attribute__((section(".ksyms")));
+extern int bpf_not_there(const struct xdp_md *ctx) __attribute__((section(".ksyms")));
 
 SEC("xdp")
 int no_External(struct xdp_md *ctx)
 {
-	u32 hash, type;
-
-	return bpf_xdp_metadata_rx_hash(ctx, &hash, &type);
+	return bpf_not_there(ctx);
 }
 #endif
