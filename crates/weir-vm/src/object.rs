@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::btf::{Btf, BtfError};
 use crate::btf_ext::BtfExt;
+use crate::catalogue;
 use crate::core_relocation::CoreError;
 use crate::definitions::{self, Declared, DeclaredMap, InitialMap, MapSource, UnusableMap};
 use crate::elf::{self, ElfError, File};
@@ -399,9 +400,13 @@ impl Object {
         self.cpus = cpus.max(1);
     }
 
-    /// Whether accesses depend on the types of the kernel the program will run in (CO-RE).
+    /// Whether accesses depend on the types of the kernel the program will run in (CO-RE), or calls of its functions do.
     pub fn is_relocatable(&self) -> bool {
+        let mut symbols = self.file.symbols.iter();
         !self.ext.relocations.is_empty()
+            || symbols.any(|s| {
+                s.section.is_none() && catalogue::kernel_function_number(&s.name).is_some()
+            })
     }
 
     /// Resolves CO-RE relocations against these types when loading, as libbpf does against those of the running kernel ([`Btf::of_running_kernel`]).

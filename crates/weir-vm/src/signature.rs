@@ -9,6 +9,8 @@ use crate::catalogue::parameter_name;
 
 /// Structs in structs that are looked into for members that are not numbers, as in the kernel.
 const NESTED_MAX: usize = 4;
+/// Members looked at, all in all: more means hostile input.
+const MEMBERS_MAX: usize = 10_000;
 
 /// What a kernel function takes and returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,21 @@ pub(crate) enum Target {
     },
     Function,
     Other,
+}
+
+/// What an argument's type promises a global function of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// Any number.
+    Number,
+    /// The context.
+    Context,
+    /// This many bytes, or null where that may be.
+    Memory { size: u32, or_null: bool },
+    /// A dynptr, which the function only reads.
+    Dynptr,
+    /// A trusted kernel object, or null where that may be.
+    Object { name: String, or_null: bool },
 }
 
 impl Parameter {
@@ -134,7 +151,7 @@ fn target_of(btf: &Btf, id: u32) -> Option<Target> {
             id,
             size: *size,
         },
-        Shape::Struct { size, .. } if *size > 0 && is_plain(btf, id, 0) => Target::Plain {
+        Shape::Struct { size, .. } if *size > 0 && is_plain(btf, id, 0, &mut 0) => Target::Plain {
             name: name(),
             id,
             size: *size,
@@ -146,7 +163,7 @@ fn target_of(btf: &Btf, id: u32) -> Option<Target> {
 }
 
 /// Whether a struct holds nothing but numbers, structs of them and arrays of them.
-pub(crate) fn is_plain(btf: &Btf, id: u32, depth: usize) -> bool {
+fn is_plain(btf: &Btf, id: u32, depth: usize, seen: &mut usize) -> bool {
     if depth >= NESTED_MAX {
         return false;
     }
@@ -154,11 +171,15 @@ pub(crate) fn is_plain(btf: &Btf, id: u32, depth: usize) -> bool {
         return false;
     };
     members.iter().all(|member| {
+        *seen += 1;
+        if *seen > MEMBERS_MAX {
+            return false;
+        }
         let Ok(id) = btf.resolve(member.type_id) else {
             return false;
         };
         match btf.shape(id) {
-            Ok(Shape::Struct { .. }) => is_plain(btf, id, depth + 1),
+            Ok(Shape::Struct { .. }) => is_plain(btf, id, depth + 1, seen),
             Ok(Shape::Array { element, count }) => *count > 0 && is_number(btf, *element),
             _ => is_number(btf, id),
         }

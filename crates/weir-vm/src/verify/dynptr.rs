@@ -24,12 +24,6 @@ pub(super) struct Dynptr {
     pub(super) ref_id: u32,
 }
 
-/// Whether a register points to bytes that a dynptr of the packet lent out.
-pub(super) fn is_packet_slice(reg: &Reg) -> bool {
-    let kind = DynptrKind::from_number(u32::from(reg.frame));
-    reg.kind == ValueKind::Memory && kind.is_some_and(DynptrKind::is_packet)
-}
-
 impl Walk<'_> {
     /// Register of a global function's parameter or of a callback that is a dynptr.
     pub(super) fn lent_dynptr(&mut self, kind: DynptrKind) -> Reg {

@@ -10,24 +10,10 @@ use super::state::Reg;
 use super::walk::{Step, Walk, stop, stop_at};
 use crate::btf::{Btf, Shape};
 use crate::catalogue::DynptrKind;
+use crate::signature::Promise;
 
 /// What messages name where a helper is named otherwise.
 const CALL: &str = "call of a global function";
-
-/// What an argument's type promises.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Promise {
-    /// Any number.
-    Number,
-    /// The context.
-    Context,
-    /// This many bytes, or null where that may be.
-    Memory { size: u32, or_null: bool },
-    /// A dynptr, which the function only reads.
-    Dynptr,
-    /// A trusted kernel object, or null where that may be.
-    Object { name: String, or_null: bool },
-}
 
 impl Walk<'_> {
     /// What a global function may assume of its arguments.
@@ -108,7 +94,17 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn promises(&self, function: usize) -> Step<Vec<Promise>> {
+    /// What the parameters' types promise; read once for each function.
+    fn promises(&mut self, function: usize) -> Step<Vec<Promise>> {
+        if let Some((_, known)) = self.promised.iter().find(|(f, _)| *f == function) {
+            return Ok(known.clone());
+        }
+        let promises = self.read_promises(function)?;
+        self.promised.push((function, promises.clone()));
+        Ok(promises)
+    }
+
+    fn read_promises(&self, function: usize) -> Step<Vec<Promise>> {
         let start = self.layout.functions[function].start;
         let function_type = self.code.function_type(start).unwrap_or(0);
         let refused = |argument| {

@@ -125,7 +125,7 @@ impl<'m> Walk<'m> {
         }
         let (mut id, mut off) = (id, off);
         for _ in 0..NESTED_MAX {
-            let Some(nested) = nested(types, id, off) else {
+            let Some(nested) = nested(types, id, off, 0) else {
                 return false;
             };
             if types.name(nested) == wanted {
@@ -318,7 +318,10 @@ fn is_struct(types: &Btf, id: u32) -> bool {
 }
 
 /// The struct that begins at an offset of another one.
-fn nested(types: &Btf, id: u32, off: i32) -> Option<u32> {
+fn nested(types: &Btf, id: u32, off: i32, depth: usize) -> Option<u32> {
+    if depth > NESTED_MAX {
+        return None;
+    }
     let members = types.members(id).ok()?;
     members.iter().find_map(|m| {
         let start = i64::from(m.bit_offset / 8);
@@ -331,7 +334,7 @@ fn nested(types: &Btf, id: u32, off: i32) -> Option<u32> {
         if start == i64::from(off) {
             return Some(target);
         }
-        nested(types, target, off - start as i32)
+        nested(types, target, off - start as i32, depth + 1)
     })
 }
 
@@ -377,7 +380,10 @@ fn look(types: &Btf, id: u32, offset: u32, size: u32) -> Option<Found> {
                 return None;
             }
             if member.bit_width != 0 {
-                let end = (member.bit_offset + member.bit_width).div_ceil(8);
+                let end = member
+                    .bit_offset
+                    .saturating_add(member.bit_width)
+                    .div_ceil(8);
                 if offset <= start && end <= offset + size {
                     return Some(Found::Number);
                 }

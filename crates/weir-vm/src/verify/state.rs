@@ -6,9 +6,9 @@
 
 use std::rc::Rc;
 
-use super::dynptr;
 use super::rejection::{Birth, History, ValueKind};
 use super::scalar::Scalar;
+use crate::catalogue::DynptrKind;
 
 /// Bytes of a stack slot.
 pub(super) const SLOT: usize = 8;
@@ -116,6 +116,12 @@ impl Reg {
             self.kind,
             ValueKind::Packet | ValueKind::PacketMeta | ValueKind::PacketEnd
         )
+    }
+
+    /// Whether it points to bytes that a dynptr of the packet lent out.
+    pub(super) fn is_packet_slice(&self) -> bool {
+        let kind = DynptrKind::from_number(u32::from(self.frame));
+        self.kind == ValueKind::Memory && kind.is_some_and(DynptrKind::is_packet)
     }
 
     /// Distance from siblings of the same identity.
@@ -393,7 +399,7 @@ impl State {
 
     /// Packet pointers, and what dynptrs of the packet lent out, become numbers.
     pub(super) fn forget_packet(&mut self, at: u32) {
-        let wanted = |r: &Reg| r.is_packet_any() || dynptr::is_packet_slice(r);
+        let wanted = |r: &Reg| r.is_packet_any() || r.is_packet_slice();
         self.change_all(wanted, |r| {
             *r = Reg::unknown(Birth::StalePacket, at);
         });

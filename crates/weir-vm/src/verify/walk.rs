@@ -20,6 +20,7 @@ use crate::insn::Op;
 use crate::machine::Code;
 use crate::maps::{Map, MapDefinition, MapKind};
 use crate::program::{ProgramKind, XdpAttach};
+use crate::signature::Promise;
 
 /// Alternatives that may be pending, as in the kernel.
 const PENDING_MAX: usize = 8192;
@@ -156,6 +157,8 @@ pub(super) struct Walk<'m> {
     pub(super) kept_processed: u64,
     pub(super) kept_jumps: u64,
     pub(super) facts: Facts,
+    /// What global functions may assume of their arguments.
+    pub(super) promised: Vec<(usize, Vec<Promise>)>,
     /// Kernel structs looked for, and their ids.
     pub(super) structs: Vec<(String, Option<u32>)>,
     /// Deepest stack byte used, by function.
@@ -221,6 +224,7 @@ impl<'m> Walk<'m> {
             kept_processed: 0,
             kept_jumps: 0,
             facts,
+            promised: Vec::new(),
             structs: Vec::new(),
             stack_used: vec![0; functions],
             globals: Vec::new(),
