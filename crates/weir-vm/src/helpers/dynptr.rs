@@ -77,7 +77,7 @@ impl Run<'_> {
                     let mut call = *regs;
                     call[1] = dynptr.data;
                     let number = if number == 199 { 132 } else { 133 };
-                    self.ringbuf_finish(number, &mut call, number == 132)?;
+                    self.ringbuf_finish(number, &call, number == 132)?;
                 }
                 self.put(regs[1], NULL)?;
                 0

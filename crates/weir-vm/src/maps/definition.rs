@@ -166,7 +166,7 @@ pub(super) fn check(d: &MapDefinition) -> Result<(), MapDefinitionError> {
         {
             invalid("keys of arrays have 4 bytes")
         }
-        StackTrace if d.value_size % 8 != 0 => {
+        StackTrace if !d.value_size.is_multiple_of(8) => {
             invalid("values of stack traces are a multiple of 8 bytes long")
         }
         SockMap | SockHash if d.value_size != 4 && d.value_size != 8 => {

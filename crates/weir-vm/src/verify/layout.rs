@@ -533,10 +533,10 @@ fn functions(code: &Code, entry: usize) -> Result<Vec<Function>, Failed> {
     let mut open = vec![entry];
     // Nothing calls it, and still it is part of the program.
     for start in code.exception_callbacks(entry).into_iter().flatten() {
-        if !numbers.contains_key(&start) {
-            numbers.insert(start, open.len());
+        numbers.entry(start).or_insert_with(|| {
             open.push(start);
-        }
+            open.len() - 1
+        });
     }
     let mut instructions = 0;
     while let Some(start) = open.get(found.len()).copied() {

@@ -27,6 +27,12 @@ struct bpf_ct_opts {
 	s32 netns_id, error;
 	u8 l4proto, dir, reserved[2];
 };
+struct bpf_key {
+	u32 has_ref;
+} preserved;
+struct bpf_wq {
+	u64 opaque[2];
+};
 struct __sk_buff {
 	u32 len, pkt_type, mark;
 };
@@ -51,8 +57,8 @@ extern void *bpf_rdonly_cast(const void *obj__ign, u32 btf_id__k) __ksym;
 extern struct nf_conn *bpf_xdp_ct_lookup(struct xdp_md *xdp_ctx, struct bpf_sock_tuple *bpf_tuple, u32 tuple__sz,
 					 struct bpf_ct_opts *opts, u32 opts__sz) __ksym;
 extern void bpf_ct_release(struct nf_conn *nfct) __ksym;
-extern void *bpf_lookup_user_key(s32 serial, u64 flags) __ksym;
-extern int bpf_wq_start(void *wq, unsigned int flags) __ksym;
+extern struct bpf_key *bpf_lookup_user_key(s32 serial, u64 flags) __ksym;
+extern int bpf_wq_start(struct bpf_wq *wq, unsigned int flags) __ksym;
 
 static struct task_struct *(*get_current_task_btf)(void) = (void *)158;
 static long (*dynptr_from_mem)(void *data, u32 size, u64 flags, struct bpf_dynptr *ptr) = (void *)197;
@@ -449,7 +455,7 @@ int no_FunctionArgument_null(struct xdp_md *ctx)
 SEC("xdp")
 int no_Undescribed(struct xdp_md *ctx)
 {
-	return bpf_wq_start(ctx, 0);
+	return bpf_wq_start((void *)ctx, 0);
 }
 
 SEC("xdp")
