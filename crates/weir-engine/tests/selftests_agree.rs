@@ -1,7 +1,7 @@
 //! The kernel's own verifier tests, put to weir's verifier and to the running kernel: what the kernel refuses weir refuses.
 //!
-//! `scripts/selftests` compiles them (`progs/verifier_*.c` and `iters*.c` of Linux 6.12, from Debian's source package) into
-//! `target/selftests/objects`; `make test-long` calls it. The annotations of the sources are not read: the running kernel's
+//! `scripts/selftests` compiles them (`progs/verifier_*.c` of Linux 6.12, and those of iterators, dynptrs, exceptions, sections and tasks,
+//! from Debian's source package) into `target/selftests/objects`, and for tc into `objects-tc`; `make test-long` calls it. The annotations of the sources are not read: the running kernel's
 //! verdict about the same program of the same kind is the truth. With `WEIR_LONG=1` all of them are compared, else a sample.
 //! `WEIR_SELFTESTS=TEXT` keeps programs whose `object/name` contains the text. Every verdict goes to
 //! `target/selftests/verdicts.tsv`.
@@ -28,7 +28,7 @@ const TC: &str = "tc:";
 const SAMPLE: usize = 60;
 
 /// Of the programs that the kernel accepts weir accepts this many of 1,000 at least, with `WEIR_LONG=1`. It only rises.
-const ACCEPTED_PER_MILLE: usize = 957;
+const ACCEPTED_PER_MILLE: usize = 998;
 
 #[test]
 fn kernel_verifier_tests_get_the_kernels_verdicts() {
