@@ -12,6 +12,23 @@ pub(crate) fn digit(byte: u8) -> Option<u32> {
     }))
 }
 
+/// Encodes bytes, with padding.
+pub(crate) fn encode(bytes: &[u8], out: &mut Vec<u8>) {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for part in bytes.chunks(3) {
+        let word = u32::from(part[0]) << 16
+            | u32::from(*part.get(1).unwrap_or(&0)) << 8
+            | u32::from(*part.get(2).unwrap_or(&0));
+        for digit in 0..4 {
+            if digit <= part.len() {
+                out.push(ALPHABET[(word >> (18 - 6 * digit) & 63) as usize]);
+            } else {
+                out.push(b'=');
+            }
+        }
+    }
+}
+
 /// Decodes to `out` as far as the alphabet goes; an incomplete last group yields the bytes it has.
 pub(crate) fn decode_until_invalid(encoded: &[u8], out: &mut Vec<u8>) {
     decode(encoded.iter().map_while(|b| digit(*b)), out);

@@ -27,5 +27,6 @@ pub mod settings;
 pub mod source;
 pub mod stages;
 pub mod stream;
+mod time;
 pub mod worker;
 mod worker_pool;

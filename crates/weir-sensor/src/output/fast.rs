@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use super::eve::{Effect, Head, RuleText, address, protocol_name};
-use super::time;
 use crate::rules::Action;
+use crate::time;
 
 /// A line of fast.log, with its newline.
 pub fn alert(out: &mut Vec<u8>, head: &Head<'_>, rule: &RuleText, effect: Effect) {

@@ -62,20 +62,8 @@ pub fn list<I: IntoIterator>(
 
 /// Appends bytes in base64, with its quotes.
 pub fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     out.push(b'"');
-    for part in bytes.chunks(3) {
-        let word = u32::from(part[0]) << 16
-            | u32::from(*part.get(1).unwrap_or(&0)) << 8
-            | u32::from(*part.get(2).unwrap_or(&0));
-        for digit in 0..4 {
-            if digit <= part.len() {
-                out.push(ALPHABET[(word >> (18 - 6 * digit) & 63) as usize]);
-            } else {
-                out.push(b'=');
-            }
-        }
-    }
+    crate::base64::encode(bytes, out);
     out.push(b'"');
 }
 
@@ -149,7 +137,7 @@ impl<'a> Object<'a> {
     pub fn time(&mut self, key: &str, nanoseconds: u64) {
         let out = self.key(key);
         out.push(b'"');
-        super::time::eve(out, nanoseconds);
+        crate::time::eve(out, nanoseconds);
         out.push(b'"');
     }
 

@@ -7,7 +7,6 @@ pub mod json;
 mod sink;
 pub mod stats_log;
 mod store;
-mod time;
 
 pub use sink::{LogDestination, Rotation, Sink, SinkError};
 pub(crate) use store::{CertificateStore, Store, Stored, StoredCertificates, StoredFile, What};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use super::time;
+use crate::time;
 
 /// A line between parts of the table.
 const RULE: &str =

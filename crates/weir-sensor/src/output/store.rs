@@ -6,8 +6,9 @@ use std::io::{self, BufWriter, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::{json, time};
+use super::json;
 use crate::app::{Kept, hex};
+use crate::time;
 
 /// Something that is to be written out.
 #[derive(Clone, Debug)]

@@ -49,7 +49,7 @@ fn write(out: &mut Vec<u8>, date: [(u64, u32, u8); 3], clock: [u64; 3], micro: u
 }
 
 /// `2024-01-01T00:00:00.000000+0000`.
-pub(super) fn eve(out: &mut Vec<u8>, nanoseconds: u64) {
+pub(crate) fn eve(out: &mut Vec<u8>, nanoseconds: u64) {
     let (year, month, day, hour, minute, second, micro) = civil(nanoseconds);
     let date = [(year, 4, b'-'), (month, 2, b'-'), (day, 2, b'T')];
     write(out, date, [hour, minute, second], micro);
@@ -57,14 +57,14 @@ pub(super) fn eve(out: &mut Vec<u8>, nanoseconds: u64) {
 }
 
 /// `01/01/2024-00:00:00.000000`, as in fast.log.
-pub(super) fn fast(out: &mut Vec<u8>, nanoseconds: u64) {
+pub(crate) fn fast(out: &mut Vec<u8>, nanoseconds: u64) {
     let (year, month, day, hour, minute, second, micro) = civil(nanoseconds);
     let date = [(month, 2, b'/'), (day, 2, b'/'), (year, 4, b'-')];
     write(out, date, [hour, minute, second], micro);
 }
 
 /// `01/01/2024 -- 00:00:00`, as in stats.log.
-pub(super) fn table(out: &mut Vec<u8>, nanoseconds: u64) {
+pub(crate) fn table(out: &mut Vec<u8>, nanoseconds: u64) {
     let (year, month, day, hour, minute, second, _) = civil(nanoseconds);
     for (value, count, after) in [
         (month, 2, "/"),
