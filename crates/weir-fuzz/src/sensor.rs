@@ -19,6 +19,7 @@ fn wanted() -> Asked {
             md5: true,
             sha1: true,
             sha256: true,
+            magic: true,
             kept: true,
         },
         whole_files: false,

@@ -101,6 +101,7 @@ buffers! {
     Payload: "pkt_data" [] () None, Both, false, "The payload of a packet, or of a stream as reassembled.";
     FileData: "file.data" ["file_data"] () None, Both, true, "Bodies after transfer and content encodings are undone: HTTP bodies, SMTP attachments, FTP and SMB files.";
     FileName: "file.name" ["filename"] () None, Both, true, "Name of a transferred file.";
+    FileMagic: "file.magic" [] () None, Both, true, "What a file is by its first 4 KiB, in the words of libmagic.";
     Ipv4Header: "ipv4.hdr" [] () None, Both, false, "IPv4 header.";
     Ipv6Header: "ipv6.hdr" [] () None, Both, false, "IPv6 header.";
     TcpHeader: "tcp.hdr" [] () None, Both, false, "TCP header.";

@@ -23,6 +23,7 @@ pub mod output;
 pub mod packet;
 pub mod rules;
 pub mod run;
+pub mod script;
 pub mod settings;
 pub mod source;
 pub mod stages;

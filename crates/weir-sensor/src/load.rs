@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::config::SensorConfig;
 use crate::rules::{
-    Classes, Dialect, EventFilter, Expressions, Features, Keep, LoadError, LoadSettings, Loaded,
-    Loader, Refused, Reputation, Variables, read_classes, read_filters, read_references,
-    rule_files,
+    Classes, Dialect, EventFilter, Expressions, Features, Keep, LiveSets, LoadError, LoadSettings,
+    Loaded, Loader, Refused, Reputation, SetFiles, Variables, configure, read_classes,
+    read_filters, read_references, rule_files,
 };
 
 /// Rules with what belongs to them.
@@ -51,6 +51,9 @@ pub enum BookError {
         "reputation-files: reputation-categories-file, which names the categories of these lists, is missing"
     )]
     Categories,
+    /// A set that cannot be loaded.
+    #[error("datasets.{0}: {1}")]
+    Set(String, String),
     /// Reputation that cannot be read.
     #[error("{0}")]
     Reputation(String),
@@ -239,6 +242,18 @@ pub(crate) fn empty_book(
     let steps = config
         .regex_steps
         .map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    let sets = LiveSets::default();
+    for one in &config.sets.list {
+        let text = match &one.load {
+            Some(path) if path.exists() || !one.optional => read(path)?,
+            _ => Vec::new(),
+        };
+        let memory = one.memory.or(config.sets.memory);
+        let memory = memory.unwrap_or(usual.set_memory);
+        let of = (one.name.as_str(), one.kind.as_str());
+        configure(&sets, of, &text, memory, one.save.clone())
+            .map_err(|why| BookError::Set(one.name.clone(), why))?;
+    }
     let settings = LoadSettings {
         dialect,
         variables,
@@ -252,6 +267,15 @@ pub(crate) fn empty_book(
         },
         stores: config.logs.store.is_some(),
         certificates: config.logs.certificates.is_some(),
+        sets: Arc::new(sets),
+        set_files: SetFiles {
+            folder: config.data_folder.clone(),
+            read_only: !config.sets.write,
+            anywhere: config.sets.anywhere,
+        },
+        set_memory: config.sets.memory.unwrap_or(usual.set_memory),
+        scripts: config.scripts,
+        folder: config.rule_folder.clone(),
         ..usual
     };
     Ok(Book {

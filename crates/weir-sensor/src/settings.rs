@@ -271,7 +271,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 /// `64mb`, `1 GiB`, `65535`.
-fn bytes(value: &str) -> Option<u64> {
+pub(crate) fn bytes(value: &str) -> Option<u64> {
     let value = value.trim().to_ascii_lowercase();
     let end = value
         .find(|c: char| !c.is_ascii_digit())

@@ -13,7 +13,8 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use weir_sensor::analysis::analyze;
 use weir_sensor::config::{
-    Checksums, DNS_VERSION, FAIL_OPEN, FIREWALL, JOINED, SIMULATE, SensorConfig, Verified,
+    Checksums, DATA_FOLDER, DNS_VERSION, FAIL_OPEN, FIREWALL, JOINED, SIMULATE, SensorConfig,
+    Verified,
 };
 use weir_sensor::load::{BookError, named};
 use weir_sensor::matcher;
@@ -122,10 +123,10 @@ fn sense_with(
     mut settings: Settings,
     journal: &mut Journal,
 ) -> Result<ExitCode, Failure> {
-    if args.data_dir.is_some() {
-        let note = "--data-dir has no effect: nothing is kept between runs";
-        output::complain(note);
-        journal.say(Level::Notice, "sensor", note);
+    if let Some(folder) = &args.data_dir {
+        settings
+            .set(&format!("{DATA_FOLDER}={}", folder.display()))
+            .map_err(Failure::usage)?;
     }
     let joined = joined(args, &mut settings)?;
     if args.simulate_ips || joined {
@@ -228,6 +229,13 @@ fn sense_with(
     signals(&controls)?;
     let reload = reloader(args, &config, matcher);
     let terminal = output::stderr_is_terminal();
+    let own = std::sync::Mutex::new(journal);
+    let told = |text: &str| {
+        // Nothing panics with it held.
+        if let Ok(mut journal) = own.lock() {
+            journal.say(Level::Warning, "sensor", text);
+        }
+    };
     let say = |what: Say<'_>| match what {
         Say::Progress(done, total, frames) if terminal => {
             let percent = (done * 100).checked_div(total).unwrap_or(0);
@@ -256,6 +264,15 @@ fn sense_with(
             },
             gap.to.saturating_sub(gap.from) / 1_000_000_000
         )),
+        Say::Script(text) => {
+            output::complain(text);
+            told(text);
+        }
+        Say::SetNotWritten(path, error) => {
+            let text = format!("{}: {error}; the set is not kept", path.display());
+            output::complain(&text);
+            told(&text);
+        }
         Say::SumsIgnored => output::complain(
             "more than a tenth of a capture's first frames have wrong checksums, as where a sender leaves them to its device: the rest is read without validation (-k all validates)",
         ),
@@ -289,6 +306,9 @@ fn sense_with(
             }
         ));
     }
+    let journal = own
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let summary = result.map_err(|e| match e {
         RunError::Sink(_) | RunError::Source(_) | RunError::Worker(_) => Failure::failed(e),
         RunError::TooManyWorkers { .. } => Failure::usage(e),

@@ -295,7 +295,11 @@ pub(super) fn asks(bit: &Bit) -> bool {
 
 /// Whether a buffer is of transactions or of their files.
 pub(super) fn is_of_transactions(buffer: Buffer) -> bool {
-    !carriers(buffer).is_empty() || matches!(buffer, Buffer::FileData | Buffer::FileName)
+    !carriers(buffer).is_empty()
+        || matches!(
+            buffer,
+            Buffer::FileData | Buffer::FileName | Buffer::FileMagic
+        )
 }
 
 /// The conditions of a group that are about its buffer, and those about what is decoded of it.

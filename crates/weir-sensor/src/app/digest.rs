@@ -13,6 +13,8 @@ pub struct Sums {
     pub sha1: bool,
     /// SHA-256.
     pub sha256: bool,
+    /// What they are is found by their first bytes.
+    pub magic: bool,
     /// The files themselves are kept until rules have decided whether they are written out.
     pub kept: bool,
 }

@@ -22,6 +22,7 @@ mod kept;
 mod krb5;
 mod ldap;
 mod lines;
+mod magic;
 mod mail;
 mod mime;
 mod mqtt;

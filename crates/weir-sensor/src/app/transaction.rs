@@ -10,6 +10,7 @@ use std::net::IpAddr;
 
 use super::digest::{Digests, Sums};
 use super::kept::Kept;
+use super::magic::{HEAD, magic};
 use super::names::App;
 use super::wanted::Wanted;
 use crate::buffer::Buffer;
@@ -149,6 +150,8 @@ pub struct Transaction {
     bodies: Vec<Body>,
     /// Sums of files that are not over, by the number of the file.
     digests: Vec<(usize, Box<Digests>)>,
+    /// First bytes of files that are not identified yet, by the number of the file.
+    heads: Vec<(usize, Vec<u8>)>,
     /// Bytes of files that may be written out, by the number of the file.
     kept_files: Vec<(usize, Kept)>,
     /// Directions whose files are written out, also those that come yet.
@@ -194,6 +197,8 @@ pub struct File {
     pub whole: bool,
     /// Some of it was lost.
     pub gaps: bool,
+    /// What it is, by its first bytes, if that is wanted.
+    pub magic: Option<String>,
     /// Names and values of its sums, if it came whole and they are wanted.
     pub sums: Vec<(&'static str, Vec<u8>)>,
     /// A rule wants it written out.
@@ -342,11 +347,15 @@ impl Transaction {
             size: 0,
             whole: false,
             gaps: false,
+            magic: None,
             sums: Vec::new(),
             stored: false,
             body: None,
         });
         let number = self.files.len() - 1;
+        if sums.magic {
+            self.heads.push((number, Vec::new()));
+        }
         if sums.kept {
             self.kept_files.push((number, Kept::default()));
         }
@@ -388,6 +397,13 @@ impl Transaction {
         if let Some(f) = self.files.get_mut(file) {
             f.size = f.size.saturating_add(bytes.len() as u64);
         }
+        if let Some((_, head)) = self.heads.iter_mut().find(|(n, _)| *n == file) {
+            let room = HEAD - head.len();
+            head.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            if head.len() == HEAD {
+                self.identify(file);
+            }
+        }
         if let Some((_, digests)) = self.digests.iter_mut().find(|(n, _)| *n == file) {
             digests.update(bytes);
         }
@@ -396,8 +412,25 @@ impl Transaction {
         }
     }
 
+    /// All that decides what a file is has come.
+    fn identify(&mut self, file: usize) {
+        let Some(at) = self.heads.iter().position(|(n, _)| *n == file) else {
+            return;
+        };
+        let (_, head) = self.heads.swap_remove(at);
+        let Some(direction) = self.files.get(file).map(|f| f.direction) else {
+            return;
+        };
+        let magic = magic(&head);
+        self.push(Buffer::FileMagic, direction, magic.as_bytes());
+        if let Some(f) = self.files.get_mut(file) {
+            f.magic = Some(magic);
+        }
+    }
+
     /// A file is over.
     pub(crate) fn end_file(&mut self, file: usize, whole: bool) {
+        self.identify(file);
         let Some(f) = self.files.get_mut(file) else {
             return;
         };
@@ -556,8 +589,9 @@ impl Transaction {
     /// Bytes it holds.
     pub fn memory(&self) -> usize {
         let kept = self.kept_files.iter().map(|(_, kept)| kept.memory());
+        let heads: usize = self.heads.iter().map(|(_, head)| head.capacity()).sum();
         let bodies = self.bodies.iter().map(|b| b.bytes.len());
-        self.arena.len() + bodies.sum::<usize>() + kept.sum::<usize>()
+        self.arena.len() + bodies.sum::<usize>() + kept.sum::<usize>() + heads
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::scripts::{self, OutputScript, Wants};
 use crate::app::{PROTOCOLS, Protocol, Said, Sums, URL_SCHEMES};
 use crate::output::eve::{EveOptions, Forwarded};
 use crate::output::{LogDestination, Rotation};
@@ -20,6 +21,8 @@ pub struct Logs {
     pub store: Option<StoreOptions>,
     /// The folder that certificates are written to; only if the configuration lists it. A relative one is in the log directory.
     pub certificates: Option<PathBuf>,
+    /// Scripts that are outputs.
+    pub scripts: Vec<OutputScript>,
     /// Which records any of them has.
     pub kinds: Kinds,
     /// What they say: what any of them asks for.
@@ -119,6 +122,13 @@ pub struct Kinds {
     pub mail: Vec<String>,
     /// What parsers are to read for records only.
     pub said: Said,
+}
+
+impl Logs {
+    /// Whether a script is to be called for something.
+    pub fn calls(&self, what: Wants) -> bool {
+        self.scripts.iter().any(|s| s.wants == what)
+    }
 }
 
 impl Kinds {
@@ -323,6 +333,7 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
         stats: None,
         store: None,
         certificates: None,
+        scripts: Vec::new(),
         kinds: Kinds::all(),
         options: EveOptions::usual(),
         stats_interval: s.seconds("stats.interval")?.unwrap_or(8),
@@ -348,6 +359,12 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
                         let folder = s.text(&format!("{at}.certs-log-dir"));
                         let folder = folder.unwrap_or_else(|| "certs".to_owned());
                         logs.certificates = Some(PathBuf::from(folder));
+                    }
+                    continue;
+                }
+                "lua" => {
+                    if s.truth(&format!("{at}.enabled"))? == Some(true) {
+                        logs.scripts.extend(scripts::outputs(s, &at)?);
                     }
                     continue;
                 }
@@ -391,6 +408,7 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
                 stats: None,
                 store: None,
                 certificates: None,
+                scripts: Vec::new(),
                 kinds: Kinds::all(),
                 options: EveOptions::usual(),
                 ..logs
@@ -413,6 +431,7 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
     sums.sha256 |= logs.store.is_some();
     sums.md5 |= forced.md5;
     sums.sha1 |= forced.sha1;
+    sums.magic |= forced.magic;
     logs.options.host = s.text("sensor-name").filter(|name| !name.is_empty());
     let line = s.bytes("app-layer.protocols.ftp.max-line-length")?;
     logs.kinds.said.ftp_line = line.unwrap_or(0).min(1 << 20) as u32;
@@ -449,6 +468,7 @@ fn store(s: &Settings, at: &str, logs: &mut Logs) -> Result<Sums, SettingsError>
     Ok(Sums {
         md5: has("md5"),
         sha1: has("sha1"),
+        magic: truth("force-magic")?,
         ..Sums::default()
     })
 }
@@ -612,6 +632,7 @@ impl Section<'_> {
                     md5: has("md5"),
                     sha1: has("sha1"),
                     sha256: has("sha256"),
+                    magic: self.truth("force-magic", false)?,
                     kept: false,
                 };
             }
@@ -673,6 +694,7 @@ impl Section<'_> {
         o.printable = self.truth("payload-printable", false)?;
         o.packet = self.truth("packet", false)?;
         o.length = self.truth("payload-length", false)?;
+        o.tagged = self.truth("tagged-packets", false)?;
         o.verdict = self.truth("verdict", false)?;
         o.http_body = self.truth("http-body", false)?;
         o.http_printable = self.truth("http-body-printable", false)?;

@@ -6,6 +6,8 @@ mod analysis;
 mod inline;
 mod logs;
 mod prevention;
+mod scripts;
+mod sets;
 mod stages;
 mod vital;
 
@@ -13,6 +15,8 @@ pub use analysis::{Analysis, Grouping};
 pub use inline::{FAIL_OPEN, JOINED, Joined, joined};
 pub use logs::{DNS_VERSION, DnsKinds, Drops, Eve, Kinds, Log, Logs, Record};
 pub use prevention::{FIREWALL, Policy, SIMULATE};
+pub use scripts::{OutputScript, Wants};
+pub use sets::{ConfiguredSet, Sets};
 pub use stages::{App, Checksums, Defragment, Flow, Host, Overlaps, Stream, Tunnels, Verified};
 
 use std::path::PathBuf;
@@ -21,6 +25,7 @@ use self::logs::logs;
 use self::stages::{app, checksums, defragment, flow, hosts, interfaces, slices, stream, tunnels};
 use self::vital::vital;
 use crate::rules::ActionOrder;
+use crate::script::Limits;
 use crate::settings::{Settings, SettingsError};
 
 /// All of it.
@@ -32,6 +37,14 @@ pub struct SensorConfig {
     pub ports: Vec<(String, String)>,
     /// Rule files of the configuration.
     pub rule_files: Vec<PathBuf>,
+    /// `default-rule-path`.
+    pub rule_folder: Option<PathBuf>,
+    /// Where data is kept from run to run (`default-data-dir`).
+    pub data_folder: Option<PathBuf>,
+    /// Sets of values.
+    pub sets: Sets,
+    /// What scripts of rules may cost (`security.lua`); `None`: rules have none.
+    pub scripts: Option<Limits>,
     /// `classification-file`.
     pub classification: Option<PathBuf>,
     /// `reference-config-file`.
@@ -92,6 +105,9 @@ pub struct SensorConfig {
     pub contrary: Vec<(String, &'static str)>,
 }
 
+/// The key of the folder for data.
+pub const DATA_FOLDER: &str = "default-data-dir";
+
 /// Alerts of one packet, as users of such sensors are used to.
 const ALERTS: usize = 15;
 /// What becomes of rules that are loaded anew and of which more are broken.
@@ -151,11 +167,16 @@ impl SensorConfig {
             })
             .collect();
         let (overlaps, hosts) = hosts(s)?;
+        let data_folder = file(DATA_FOLDER);
         let ips = s.truth(SIMULATE)?.unwrap_or(false);
         let config = SensorConfig {
             addresses: variables("vars.address-groups"),
             ports: variables("vars.port-groups"),
             rule_files,
+            rule_folder: folder,
+            sets: sets::sets(s, data_folder.as_ref())?,
+            data_folder,
+            scripts: scripts::limits(s)?,
             classification: file("classification-file"),
             references: file("reference-config-file"),
             thresholds: file("threshold-file"),

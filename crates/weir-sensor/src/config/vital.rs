@@ -21,7 +21,6 @@ const OUTPUTS: &[(&str, &str)] = &[
     ("http-body-data", "bodies are not written to files"),
     ("alert-debug", "the log alert-debug is not written"),
     ("syslog", "alerts do not go to syslog"),
-    ("lua", "scripts are not run"),
     ("alert-prelude", "alerts do not go to Prelude"),
 ];
 
@@ -39,13 +38,10 @@ const ENDINGS: &[(&str, &str)] = &[
 ];
 
 /// Other keys.
-const KEYS: &[(&str, &str)] = &[
-    ("datasets.rules.allow-write", "datasets are not saved"),
-    (
-        "multi-detect.enabled",
-        "there is one set of rules for all traffic",
-    ),
-];
+const KEYS: &[(&str, &str)] = &[(
+    "multi-detect.enabled",
+    "there is one set of rules for all traffic",
+)];
 
 /// What is lost with a key that changes nothing; `None`: nothing that anybody would miss.
 pub(super) fn vital(s: &Settings, key: &str, value: &str) -> Option<&'static str> {

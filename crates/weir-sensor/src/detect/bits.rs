@@ -168,6 +168,9 @@ impl Names {
     pub(super) fn bits(&mut self, rule: &Rule) -> Result<(Vec<BitTest>, Vec<BitAction>), String> {
         let mut tests = Vec::new();
         let mut actions = Vec::new();
+        for name in rule.scripts.iter().flat_map(|s| &s.script.needs.counters) {
+            self.counter(name)?;
+        }
         for bit in &rule.bits {
             match bit {
                 Bit::Flow { operation, names } => {

@@ -166,6 +166,11 @@ impl Check {
         matches!(self, Check::Plain(PacketCondition::Hook(Hook::All)))
     }
 
+    /// Whether it waits for a state of a transaction.
+    pub(super) fn is_hook(&self) -> bool {
+        matches!(self, Check::Plain(PacketCondition::Hook(Hook::Reached(..))))
+    }
+
     /// The buffer that a hook waits for.
     pub(super) fn waits_for(&self) -> Option<Buffer> {
         match self {

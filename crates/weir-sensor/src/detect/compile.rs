@@ -7,8 +7,8 @@ use crate::matcher::Engine;
 use crate::packet::Direction;
 use crate::rules::{
     ACTION_ORDER, Action, ActionOrder, Bit, BitOperation, Condition, Content, Expression,
-    Expressions, FirewallPlace, HeaderProtocol, PacketCondition, Reputation, Rule, Scope,
-    SourceLocation, Transform,
+    Expressions, FirewallPlace, HeaderProtocol, PacketCondition, Reputation, Rule, RuleScript,
+    Scope, SourceLocation, Transform,
 };
 
 use super::bits::{BitAction, BitTest, Names};
@@ -81,6 +81,10 @@ pub(super) struct Compiled {
     pub(super) reaches_over_flows: bool,
     /// What of a growing body it may be asked.
     pub(super) growth: Growth,
+    /// It has scripts, and is asked when its transaction has come to a state, not only when that is whole.
+    pub(super) hooked: bool,
+    /// Scripts that decide it when all else holds.
+    pub(super) scripts: Box<[RuleScript]>,
 }
 
 impl Build {
@@ -261,6 +265,13 @@ impl Build {
             for buffer in compiled.checks.iter().filter_map(Check::waits_for) {
                 buffers.insert(buffer);
             }
+            for script in &compiled.scripts {
+                let libraries = script.script.needs.libraries.iter();
+                for buffer in libraries.flat_map(|library| library.buffers()) {
+                    buffers.insert(*buffer);
+                }
+                script.buffer.into_iter().for_each(|b| buffers.insert(b));
+            }
         }
         drop(self.starts);
         if !tables.is_empty() {
@@ -272,6 +283,7 @@ impl Build {
             .collect();
         let plans = Plans::new(&rules, &compiled);
         let mut ruleset = Ruleset {
+            hooked: compiled.iter().any(|c| c.hooked),
             rules,
             compiled,
             firewall: tables,
@@ -318,6 +330,8 @@ fn compile(
         .iter()
         .map(|c| Check::new(c, reputation))
         .collect::<Result<_, _>>()?;
+    let numbers = rule.scripts.iter().flat_map(|s| &s.script.needs.numbers);
+    let numbers: Vec<&str> = numbers.map(String::as_str).collect();
     let mut payload: Vec<Condition> = Vec::new();
     let mut decoded: Vec<Condition> = Vec::new();
     let mut groups = Vec::new();
@@ -336,7 +350,7 @@ fn compile(
             buffer: group.buffer,
             way: group.way,
             changes: changes(&group.transforms, expressions)?,
-            program: Program::new(&group.conditions, expressions)?,
+            program: Program::exporting(&group.conditions, expressions, &numbers)?,
             absent: group.conditions.iter().find_map(|c| match c {
                 Condition::Absent(or_else) => Some(*or_else),
                 _ => None,
@@ -344,10 +358,14 @@ fn compile(
         });
     }
     payload.append(&mut decoded);
-    let has_payload = !payload.is_empty();
-    let program = Program::new(&payload, expressions)?;
+    let streams = rule.scripts.iter().any(|s| s.script.needs.has("stream"));
+    let has_payload = !payload.is_empty() || streams;
+    let program = Program::exporting(&payload, expressions, &numbers)?;
     let kind = kind(rule, &checks, &groups, has_payload);
     let whole_flow = is_about_flow(rule, kind, &checks, &groups);
+    if rule.firewall.is_some() && !rule.scripts.is_empty() {
+        return Err("rules of the firewall have no scripts".into());
+    }
     if let Some(firewall) = &rule.firewall {
         let of_state = matches!(firewall.place, FirewallPlace::State { .. });
         if of_state != matches!(kind, Kind::Transaction(_)) {
@@ -379,7 +397,14 @@ fn compile(
     Ok(Compiled {
         kind,
         whole_flow,
-        growth: growth(rule, kind, !checks.is_empty(), has_payload),
+        growth: growth(
+            rule,
+            kind,
+            !checks.is_empty() || !rule.scripts.is_empty(),
+            has_payload,
+        ),
+        hooked: !rule.scripts.is_empty() && checks.iter().any(Check::is_hook),
+        scripts: rule.scripts.as_slice().into(),
         captures,
         of_events: groups.is_empty() && checks.iter().any(Check::is_app_event),
         gate: gate(rule, &checks),
@@ -410,12 +435,28 @@ fn with_bits(mut compiled: Compiled, rule: &Rule, names: &mut Names) -> Result<C
             }
         )
     });
-    if reads_hosts && (!actions.is_empty() || rule.action == Action::Pass) {
+    let of_payload = compiled.payload.as_ref().is_some_and(Program::asks_live);
+    let asks_live = of_payload || compiled.groups.iter().any(|g| g.program.asks_live());
+    if (reads_hosts || asks_live) && (!actions.is_empty() || rule.action == Action::Pass) {
+        let what = if asks_live {
+            "asks something of a set that rules change"
+        } else {
+            "asks for a bit of a host"
+        };
+        return Err(format!(
+            "a rule that {what} cannot change its flow: the first is decided over all flows, after the second"
+        ));
+    }
+    if asks_live && rule.firewall.is_some() {
+        return Err("a rule of the firewall asks nothing of sets that rules change".into());
+    }
+    if of_payload && matches!(compiled.kind, Kind::Transaction(_)) {
         return Err(
-            "a rule that asks for a bit of a host cannot change its flow: the first is decided over all flows, after the second"
+            "a rule about transactions asks nothing of the payload of a set that rules change"
                 .into(),
         );
     }
+    compiled.reaches_over_flows |= asks_live;
     (compiled.tests, compiled.actions) = (tests.into(), actions.into());
     Ok(compiled)
 }
@@ -462,6 +503,7 @@ fn is_about_flow(rule: &Rule, kind: Kind, checks: &[Check], groups: &[CompiledGr
         Kind::Packet => {
             rule.header.protocol == HeaderProtocol::App
                 && groups.is_empty()
+                && rule.scripts.is_empty()
                 && checks.iter().all(is_alike)
         }
         _ => false,
@@ -474,7 +516,10 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
     if of_transactions {
         return Kind::Transaction(when(rule, groups));
     }
-    let on_packets = checks.iter().any(Check::needs_packet) || !groups.is_empty();
+    let streams = |s: &RuleScript| s.script.needs.has("stream");
+    let on_packets = checks.iter().any(Check::needs_packet)
+        || !groups.is_empty()
+        || !rule.scripts.is_empty() && !rule.scripts.iter().any(streams);
     let protocol = rule.header.protocol;
     if has_payload {
         if on_packets || protocol == HeaderProtocol::TcpPacket || rule.flow.stream == Some(false) {
@@ -505,6 +550,7 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
         Bit::Host { .. } => false,
     };
     let per_packet = !groups.is_empty()
+        || !rule.scripts.is_empty()
         || !checks.iter().all(is_alike)
         || rule.bits.iter().any(asks)
         || rule.flow.established.is_some()

@@ -8,6 +8,7 @@ use crate::buffer::Buffer;
 use crate::event::Events;
 use crate::matcher::Hits;
 use crate::packet::{Direction, Packet};
+use crate::script::ScriptCounts;
 
 use super::bits::{hold, hold_of};
 use super::check::Scene;
@@ -19,6 +20,7 @@ use super::lists::TOGETHER;
 use super::plan;
 use super::program::Subject;
 use super::ruleset::Ruleset;
+use super::script::Shown;
 use super::transform::change;
 use super::work::{Found, MOST_PENDING, Work, header_buffer};
 use super::{EvaluationCounts, FlowState, FlowView, Match, Moment, PacketFlow, Piece, RuleCost};
@@ -46,6 +48,8 @@ pub struct DetectCounts {
     pub held_dropped: u64,
     /// What evaluation counts.
     pub evaluation: EvaluationCounts,
+    /// Calls of scripts that failed.
+    pub scripts: ScriptCounts,
 }
 
 /// Detection of one worker.
@@ -80,6 +84,7 @@ impl Detector {
     pub fn counts(&self) -> DetectCounts {
         DetectCounts {
             evaluation: self.work.scratch.counts,
+            scripts: self.work.scripts.counts,
             ..self.work.counts
         }
     }
@@ -99,11 +104,17 @@ impl Detector {
         &self.work.costs
     }
 
+    /// What there is to tell of scripts that failed, each once.
+    pub(crate) fn take_told(&mut self) -> Vec<String> {
+        self.work.scripts.take_told()
+    }
+
     /// Goes on counting where another stands, which goes on here.
     pub(crate) fn swap_counts(&mut self, other: &mut Detector) {
         let (mine, others) = (&mut self.work, &mut other.work);
         std::mem::swap(&mut mine.counts, &mut others.counts);
         std::mem::swap(&mut mine.scratch.counts, &mut others.scratch.counts);
+        std::mem::swap(&mut mine.scripts.counts, &mut others.scripts.counts);
         std::mem::swap(&mut mine.limited, &mut others.limited);
         std::mem::swap(&mut mine.costs, &mut others.costs);
     }
@@ -242,11 +253,13 @@ impl Detector {
             if rule.captures {
                 work.scratch.captured.clear();
             }
+            work.clear();
             if let Some(program) = &rule.payload {
                 let subject = Subject::whole(payload);
                 if !work.decide((rules, index), program, &subject) {
                     continue;
                 }
+                work.payload_asks();
             }
             if waits {
                 if let Some(flow) = &mut flow {
@@ -263,6 +276,24 @@ impl Detector {
             });
             if !held {
                 continue;
+            }
+            if !rule.scripts.is_empty() {
+                let shown = Shown {
+                    packet: Some(packet),
+                    time: packet.time,
+                    number: packet.number,
+                    flow: view.map(|v| v.facts(packet.time)),
+                    transaction: flow.as_ref().and_then(|f| f.transaction),
+                    direction,
+                    bytes: payload,
+                    streamed: false,
+                    counters: &[],
+                    numbers: &[],
+                };
+                let state = flow.as_mut().map(|f| &mut *f.state);
+                if !work.scripted((rules, index), state, shown) {
+                    continue;
+                }
             }
             if let (Kind::PayloadAndStream, Some(end), Some(flow)) = (rule.kind, end, &mut flow) {
                 work.fired(flow.state, index, flow.direction, end);
@@ -350,6 +381,7 @@ impl Detector {
             if rule.captures {
                 work.scratch.captured.clear();
             }
+            work.clear();
             let floor = state
                 .fired
                 .iter()
@@ -381,6 +413,24 @@ impl Detector {
             if waits {
                 work.hold(state, index, piece.direction);
                 continue;
+            }
+            work.payload_asks();
+            if !rule.scripts.is_empty() {
+                let shown = Shown {
+                    packet: at.packet,
+                    time: at.time,
+                    number: at.number,
+                    flow: Some(view.facts(at.time)),
+                    transaction: None,
+                    direction,
+                    bytes: piece.window,
+                    streamed: true,
+                    counters: &[],
+                    numbers: &[],
+                };
+                if !work.scripted((rules, index), Some(state), shown) {
+                    continue;
+                }
             }
             let found = Found {
                 time: at.time,
@@ -439,6 +489,10 @@ impl Detector {
             if !(transaction.complete[d] || ended) {
                 if transaction.is_over_window(direction) && !state.passed {
                     self.window(at, view, state, transaction, direction);
+                } else if self.rules.hooked && !state.passed {
+                    let matched = std::mem::take(&mut transaction.matched);
+                    let which = (Some(direction), Least::Hooked);
+                    transaction.matched = self.side(at, view, state, transaction, matched, which);
                 }
                 continue;
             }
@@ -564,7 +618,9 @@ impl Detector {
                         continue;
                     }
                     let mut changed = std::mem::take(&mut work.changed);
-                    if let Some(bytes) = change(&scan.changes, bytes, &mut changed) {
+                    if let Some(bytes) =
+                        change(&scan.changes, bytes, &mut changed, &mut work.scripts)
+                    {
                         work.scan(scan, bytes, gate);
                     }
                     work.changed = changed;
@@ -576,6 +632,7 @@ impl Detector {
             let rule = &rules.compiled[index as usize];
             let may = match least {
                 Least::All => true,
+                Least::Hooked => rule.hooked,
                 Least::Beginning => rule.growth >= Growth::Beginning,
                 Least::Part => rule.growth == Growth::Part,
                 // What is left of the bodies is only their end.
@@ -616,6 +673,7 @@ impl Detector {
             if rule.captures {
                 work.scratch.captured.clear();
             }
+            work.clear();
             let held = rule.groups.iter().all(|group| {
                 if is_of_packets(group.buffer) {
                     let bytes = at.packet.and_then(|p| header_buffer(p, group.buffer));
@@ -645,6 +703,23 @@ impl Detector {
             if !held {
                 continue;
             }
+            if !rule.scripts.is_empty() {
+                let shown = Shown {
+                    packet: at.packet,
+                    time: at.time,
+                    number: at.number,
+                    flow: Some(view.facts(at.time)),
+                    transaction: Some(transaction),
+                    direction: Some(direction),
+                    bytes: &[],
+                    streamed: true,
+                    counters: &[],
+                    numbers: &[],
+                };
+                if !work.scripted((rules, index), Some(state), shown) {
+                    continue;
+                }
+            }
             let found = Found {
                 time: at.time,
                 transaction: Some(transaction.id),
@@ -660,7 +735,10 @@ impl Detector {
             // A rule about names of files is about each file that has such a name, and such contents: those of another file of the message are not its own.
             let about = |buffer| rule.groups.iter().filter(move |g| g.buffer == buffer);
             let (mut named, mut again) = (false, false);
-            if about(Buffer::FileName).next().is_some() {
+            // What is asked of sets for the rule is asked for each of its files.
+            let asks = std::mem::take(&mut work.asks);
+            let of_files = [Buffer::FileName, Buffer::FileMagic];
+            if of_files.iter().any(|b| about(*b).next().is_some()) {
                 for (file, number) in transaction.files.iter().zip(0..) {
                     let mut fits =
                         |g| work.group((rules, index), g, &mut std::iter::once(&file.name[..]));
@@ -668,6 +746,14 @@ impl Detector {
                         continue;
                     }
                     named = true;
+                    let magic = file.magic.as_deref().map(str::as_bytes);
+                    let mut fits = |g| {
+                        magic
+                            .is_some_and(|m| work.group((rules, index), g, &mut std::iter::once(m)))
+                    };
+                    if !about(Buffer::FileMagic).all(&mut fits) {
+                        continue;
+                    }
                     let bytes = transaction.contents(file);
                     let mut fits = |g| {
                         bytes.is_none_or(|b| work.group((rules, index), g, &mut std::iter::once(b)))
@@ -680,6 +766,7 @@ impl Detector {
                         ..found
                     };
                     again = true;
+                    work.asks.clone_from(&asks);
                     work.matched(rules, index, found, &ends, Some(view), Some(state));
                 }
             }
@@ -690,6 +777,7 @@ impl Detector {
             if again {
                 continue;
             }
+            work.asks = asks;
             work.matched(rules, index, found, &ends, Some(view), Some(state));
         }
         work.give_back(candidates);
@@ -703,6 +791,8 @@ impl Detector {
 enum Least {
     /// All: what it has is whole, or all that will be looked at.
     All,
+    /// Those with scripts that wait for a state.
+    Hooked,
     /// Those that may be asked of the beginning of a body.
     Beginning,
     /// Those that may be asked of any part of it.
@@ -715,7 +805,7 @@ impl Least {
     /// The same of a transaction that is not whole.
     fn unfinished(self) -> Least {
         match self {
-            Least::All | Least::Beginning => Least::Beginning,
+            Least::All | Least::Hooked | Least::Beginning => Least::Beginning,
             Least::Part | Least::End => Least::Part,
         }
     }

@@ -88,6 +88,7 @@ impl Detector {
             if compiled.captures {
                 work.scratch.captured.clear();
             }
+            work.clear();
             if let Some(program) = &compiled.payload
                 && (payload.is_empty()
                     || !work.decide((rules, index), program, &Subject::whole(payload)))
@@ -193,6 +194,7 @@ impl Detector {
                 if compiled.captures {
                     work.scratch.captured.clear();
                 }
+                work.clear();
                 let held = (compiled.groups.iter())
                     .all(|group| buffers(work, (rules, index), group, at, transaction, direction));
                 work.scratch.little = false;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::app::App;
 use crate::packet::Direction;
 use crate::rules::{Capture, Kept};
+use crate::script::FlowFacts;
 
 use super::plan::Plan;
 
@@ -42,9 +43,32 @@ pub struct FlowView {
     pub stream: [u64; 2],
     /// Time of the first packet, nanoseconds.
     pub start: u64,
+    /// A rule has alerted on it.
+    pub alerted: bool,
 }
 
 impl FlowView {
+    /// What scripts see of it.
+    pub(super) fn facts(&self, time: u64) -> FlowFacts {
+        let [to_server, to_client] = self.sides.map(App::name);
+        FlowFacts {
+            id: self.id,
+            client: (self.client, self.client_port),
+            server: (self.server, self.server_port),
+            protocol: self.protocol,
+            times: [self.start, time],
+            packets: self.packets,
+            bytes: self.bytes,
+            alerted: self.alerted,
+            apps: [
+                self.app.name(),
+                to_server,
+                to_client,
+                self.before.map_or("unknown", App::name),
+            ],
+        }
+    }
+
     /// Sender and receiver of a direction.
     pub fn ends(&self, direction: Direction) -> ((IpAddr, u16), (IpAddr, u16)) {
         let client = (self.client, self.client_port);

@@ -42,7 +42,8 @@ pub(super) fn growth(rule: &Rule, kind: Kind, checked: bool, payload: bool) -> G
     let others = (rule.groups.iter()).filter(|g| !is_body(g.buffer));
     let settled = |g: &Group| {
         let absent = |c: &Condition| matches!(c, Condition::Absent(_));
-        g.buffer != Buffer::FileName && !g.conditions.iter().any(absent)
+        !matches!(g.buffer, Buffer::FileName | Buffer::FileMagic)
+            && !g.conditions.iter().any(absent)
     };
     if !simple || !others.into_iter().all(settled) {
         return Growth::Whole;

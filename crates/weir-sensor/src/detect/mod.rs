@@ -22,6 +22,7 @@ mod precedence;
 mod profile;
 mod program;
 mod ruleset;
+mod script;
 mod sequence;
 mod tables;
 mod transform;
@@ -33,13 +34,14 @@ pub use firewall::Ruling;
 pub use flow::{FlowState, FlowView};
 pub use part::Part;
 pub use profile::RuleCost;
-pub use program::EvaluationCounts;
+pub use program::{Ask, EvaluationCounts};
 pub use ruleset::{Ruleset, Unsupported};
+pub(crate) use script::action as action_name;
 pub use sequence::{Decision, SequenceCounts, Sequencer};
 
 use std::net::IpAddr;
 
-use crate::app::App;
+use crate::app::{App, Transaction};
 use crate::packet::{Direction, Packet};
 use crate::rules::Range;
 
@@ -72,6 +74,8 @@ pub struct PacketFlow<'a> {
     /// TCP: offset in its direction's stream of the payload's first byte, if the payload is part of the stream that `Detector::stream` is given. `None`: rules about streams are
     /// decided on the packet alone.
     pub offset: Option<u64>,
+    /// The transaction that scripts of rules about packets are shown: the last one of the flow.
+    pub transaction: Option<&'a Transaction>,
 }
 
 /// A piece of a reassembled stream.
@@ -118,6 +122,8 @@ pub struct Match {
     pub file: Option<u32>,
     /// Whether it was found in reassembled bytes of a stream.
     pub stream: bool,
+    /// What is asked of sets that rules change: of each buffer of the rule, its instances that hold but for that, one of which must hold.
+    pub asks: Box<[Vec<Vec<Ask>>]>,
     /// An `iponly`, stream or transaction match: its action is about the whole flow.
     pub whole_flow: bool,
 }

@@ -124,6 +124,8 @@ pub struct Ruleset {
     pub(super) counter_names: Vec<String>,
     pub(super) most_patterns: usize,
     pub(super) others: usize,
+    /// Rules have scripts that are asked when transactions come to a state.
+    pub(super) hooked: bool,
     /// Whether it is counted what each rule costs.
     pub(crate) profile: bool,
     pub(super) expressions: usize,

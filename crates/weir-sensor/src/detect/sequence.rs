@@ -12,7 +12,7 @@ use crate::rules::{
     Action, Bit, BitOperation, EventFilter, FilterKind, Rule, Threshold, ThresholdKind, Track,
 };
 
-use super::{Match, Ruleset};
+use super::{Ask, Match, Ruleset};
 
 /// What becomes of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Decision {
     Alert(Action),
     /// The rule is not to alert.
     Silent,
-    /// A bit of a host is not as the rule wants it: it does not hold.
+    /// A bit of a host, or a set that rules change, is not as the rule wants it: it does not hold.
     Void,
     /// Its threshold holds the alert back; what the rule does beside alerting, it does.
     Limited(Action),
@@ -197,6 +197,12 @@ impl Sequencer {
             } = bit
                 && self.is_set(found, name, *track) != (*operation == BitOperation::IsSet)
             {
+                return Decision::Void;
+            }
+        }
+        for buffer in &found.asks {
+            let holds = |one: &Vec<Ask>| one.iter().all(|ask| ask.set.decide(&ask.value));
+            if !buffer.iter().any(holds) {
                 return Decision::Void;
             }
         }

@@ -10,6 +10,9 @@ use sha2::{Digest, Sha256};
 
 use crate::base64;
 use crate::rules::{Base64, Expression, Expressions, Pcre, Transform};
+use crate::script::Script;
+
+use super::script::Scripts;
 
 /// A transform, ready to run.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,6 +33,7 @@ pub(super) enum Change {
     Base64(Base64),
     Inflate(bool, u32),
     Field(Vec<u8>),
+    Lua(Arc<Script>, Box<[String]>),
 }
 
 impl Change {
@@ -58,6 +62,9 @@ impl Change {
                 );
             }
             Transform::Field(name) => Change::Field(name.to_ascii_lowercase().into_bytes()),
+            Transform::Lua(script, words) => {
+                Change::Lua(Arc::clone(script), words.as_slice().into())
+            }
             Transform::Inflate { gzip, most } => Change::Inflate(*gzip, *most),
             Transform::Base64(how) => match how.mode.as_deref() {
                 None | Some("rfc2045" | "rfc4648" | "strict") => Change::Base64(how.clone()),
@@ -67,7 +74,7 @@ impl Change {
     }
 
     /// Writes the changed bytes to `out`; returns whether there is a buffer then.
-    pub(super) fn apply(&self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+    pub(super) fn apply(&self, bytes: &[u8], out: &mut Vec<u8>, scripts: &mut Scripts) -> bool {
         out.clear();
         let blank = |b: u8| matches!(b, b' ' | 9..=13);
         match self {
@@ -115,6 +122,10 @@ impl Change {
                 out.extend_from_slice(value.unwrap_or_default());
                 return value.is_some();
             }
+            Change::Lua(script, words) => match scripts.transform(script, words, bytes) {
+                Some(changed) => *out = changed,
+                None => out.extend_from_slice(bytes),
+            },
             Change::HeaderLowercase => {
                 let mut name = true;
                 for b in bytes {
@@ -195,15 +206,16 @@ pub(super) fn change<'a>(
     changes: &[Change],
     bytes: &[u8],
     [a, b]: &'a mut [Vec<u8>; 2],
+    scripts: &mut Scripts,
 ) -> Option<&'a [u8]> {
     let (mut now, mut next) = (a, b);
     now.clear();
     let mut first = true;
     for change in changes {
         let there = if first {
-            change.apply(bytes, now)
+            change.apply(bytes, now, scripts)
         } else {
-            let there = change.apply(now, next);
+            let there = change.apply(now, next, scripts);
             std::mem::swap(&mut now, &mut next);
             there
         };
@@ -223,7 +235,7 @@ mod tests {
         let mut out = Vec::new();
         Change::new(&transform, &mut Expressions::default())
             .expect("is supported")
-            .apply(bytes, &mut out);
+            .apply(bytes, &mut out, &mut Scripts::default());
         out
     }
 

@@ -11,8 +11,9 @@ use super::compile::CompiledGroup;
 use super::detector::DetectCounts;
 use super::ends::Ends;
 use super::plan::{Met, Plan, Table};
-use super::program::{Program, Scratch, Subject};
+use super::program::{Ask, Program, Scratch, Subject};
 use super::ruleset::{ByAddress, Ruleset, Scan};
+use super::script::{Kept, Scripts, Shown};
 use super::transform::change;
 use super::{FlowState, FlowView, LOOKBACK, Match, RuleCost};
 
@@ -26,6 +27,9 @@ const MOST_HELD: usize = 64;
 pub(super) struct Work {
     pub(super) hits: Hits,
     pub(super) scratch: Scratch,
+    pub(super) scripts: Scripts,
+    /// What the rule at hand asks of sets that rules change.
+    pub(super) asks: Vec<Vec<Vec<Ask>>>,
     pub(super) candidates: Vec<u32>,
     pub(super) met: Met,
     /// The round that last made a rule a candidate.
@@ -226,6 +230,21 @@ impl Work {
         held
     }
 
+    /// Before a rule is decided.
+    pub(super) fn clear(&mut self) {
+        self.scratch.numbers.clear();
+        self.scratch.asked.clear();
+        self.asks.clear();
+    }
+
+    /// What the payload has asked of sets is asked for the match.
+    pub(super) fn payload_asks(&mut self) {
+        if !self.scratch.asked.is_empty() {
+            self.asks
+                .push(vec![std::mem::take(&mut self.scratch.asked)]);
+        }
+    }
+
     /// Whether one of the instances of a buffer fulfils a group, or its absence does.
     pub(super) fn group(
         &mut self,
@@ -234,12 +253,13 @@ impl Work {
         instances: &mut dyn Iterator<Item = &[u8]>,
     ) -> bool {
         let mut there = false;
+        let mut asked = Vec::new();
         for bytes in instances {
             let mut changed = std::mem::take(&mut self.changed);
             let bytes = if group.changes.is_empty() {
                 Some(bytes)
             } else {
-                change(&group.changes, bytes, &mut changed)
+                change(&group.changes, bytes, &mut changed, &mut self.scripts)
             };
             let held = bytes.is_some_and(|bytes| {
                 there = true;
@@ -247,11 +267,58 @@ impl Work {
                     && self.decide(rule, &group.program, &Subject::whole(bytes))
             });
             self.changed = changed;
+            if held && !self.scratch.asked.is_empty() {
+                // The next one may hold where this one does not.
+                asked.push(std::mem::take(&mut self.scratch.asked));
+                continue;
+            }
             if held {
                 return true;
             }
         }
+        if !asked.is_empty() {
+            self.asks.push(asked);
+            return true;
+        }
         !there && group.absent.is_some()
+    }
+
+    /// Whether the scripts of a rule hold, of which all else does.
+    pub(super) fn scripted(
+        &mut self,
+        (rules, index): (&Ruleset, u32),
+        state: Option<&mut FlowState>,
+        shown: Shown<'_>,
+    ) -> bool {
+        let Some(compiled) = rules.compiled.get(index as usize) else {
+            return false;
+        };
+        let numbers = std::mem::take(&mut self.scratch.numbers);
+        let shown = Shown {
+            numbers: &numbers,
+            counters: &rules.counter_names,
+            ..shown
+        };
+        // What the flow keeps is lent for the calls.
+        let mut kept: Kept = Default::default();
+        let has_flow = state.is_some();
+        let mut state = state;
+        if let Some(state) = &mut state {
+            kept.1 = std::mem::take(&mut state.counters);
+            if let Some(said) = &mut state.said {
+                kept.0 = std::mem::take(&mut said.flow);
+            }
+        }
+        let lent = has_flow.then_some(&mut kept);
+        let held = (self.scripts).hold(rules.rule(index), &compiled.scripts, &shown, lent);
+        if let Some(state) = state {
+            state.counters = kept.1;
+            if !kept.0.is_empty() {
+                state.said.get_or_insert_default().flow = kept.0;
+            }
+        }
+        self.scratch.numbers = numbers;
+        held
     }
 
     pub(super) fn matched(
@@ -318,6 +385,7 @@ impl Work {
             file: found.file,
             stream: found.stream,
             whole_flow: found.whole_flow,
+            asks: self.asks.as_slice().into(),
         });
         self.order += 1;
     }

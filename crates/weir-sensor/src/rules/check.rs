@@ -170,7 +170,7 @@ fn applications(draft: &mut Draft<'_>) -> Parsed<()> {
     for part in &draft.parts {
         let carriers = carriers(part.buffer);
         let fits = match (carriers.is_empty(), part.buffer) {
-            (true, Buffer::FileData | Buffer::FileName) => {
+            (true, Buffer::FileData | Buffer::FileName | Buffer::FileMagic) => {
                 apps.is_empty() || apps.iter().any(|a| has_files(*a))
             }
             (true, _) => true,
@@ -182,7 +182,10 @@ fn applications(draft: &mut Draft<'_>) -> Parsed<()> {
             return Err(fail_part(part, Kind::Conflict, reason));
         }
         if carriers.is_empty() {
-            of_files |= matches!(part.buffer, Buffer::FileData | Buffer::FileName);
+            of_files |= matches!(
+                part.buffer,
+                Buffer::FileData | Buffer::FileName | Buffer::FileMagic
+            );
             continue;
         }
         match apps.is_empty() {
@@ -225,7 +228,13 @@ fn transport(draft: &Draft<'_>) -> Parsed<()> {
                 let over = |tcp| move |row: &Protocol| row.carrier.has(tcp);
                 (rows.clone().any(over(true)), rows.any(over(false)))
             }
-            true if matches!(part.buffer, Buffer::FileData | Buffer::FileName) => (true, false),
+            true if matches!(
+                part.buffer,
+                Buffer::FileData | Buffer::FileName | Buffer::FileMagic
+            ) =>
+            {
+                (true, false)
+            }
             true => continue,
         };
         let fits = match protocol {
@@ -343,7 +352,11 @@ fn packets(draft: &Draft<'_>) -> Parsed<()> {
         return Ok(());
     }
     let of_transaction = |p: &&Part<'_>| {
-        !carriers(p.buffer).is_empty() || matches!(p.buffer, Buffer::FileData | Buffer::FileName)
+        !carriers(p.buffer).is_empty()
+            || matches!(
+                p.buffer,
+                Buffer::FileData | Buffer::FileName | Buffer::FileMagic
+            )
     };
     match draft.parts.iter().find(of_transaction) {
         Some(part) => {

@@ -108,6 +108,7 @@ words! {
     NoAlert: "noalert" [] Suricata, "no alert when it matches";
     Threshold: "threshold" [] Suricata, "`limit`, `threshold`, `both`, `backoff`";
     DetectionFilter: "detection_filter" [] Both, "alerts after a count in a period";
+    Tag: "tag" [] Both, "packets after the alert that are logged, if `tagged-packets` asks for it: of a `session` or a `host`, so many `packets`, `bytes` or `seconds` (256 packets), `src` or `dst` (`dst`); in Snort 3 `session`, `host_src` or `host_dst`, with the number behind its unit";
     StreamSize: "stream_size" [] Both, "bytes of a stream";
     FlowAge: "flow.age" [] Suricata, "seconds since the flow's first packet" => Number "flow_age";
     FlowPackets: "flow.pkts" [] Suricata, "packets of a flow: `toserver`, `toclient`, `both`, `either`" => Number "flow_pkts";
@@ -166,6 +167,8 @@ words! {
     Domain: "domain" [] Suricata, "transform; rejected, as no list of public suffixes is included";
     Tld: "tld" [] Suricata, "transform; rejected, as no list of public suffixes is included";
     FromBase64: "from_base64" [] Suricata, "transform: `bytes`, `offset`, `mode`";
+    LuaTransform: "luaxform" [] Suricata, "transform: by a script in Lua, with the words behind its name";
+    Lua: "lua" ["luajit"] Suricata, "a script in Lua beside the rules, whose function `match` returns 1 (`!`: not); decided after all else";
     PayloadSize: "dsize" [] Both, "size of the packet's payload" => Number "dsize";
     Ttl: "ttl" [] Both, "time to live, hop limit" => Number "ttl";
     Tos: "tos" [] Both, "type of service" => Number "tos";
@@ -212,6 +215,7 @@ words! {
     FileStore: "filestore" [] Suricata, "it is about files, and those of its matches are written out (`file-store`): direction (`request`, `response`, `both`), scope (`file`, `tx`, `flow`)";
     TlsStore: "tls.store" ["tls_store"] Suricata, "certificates of the end that it matches are written out (`tls-store`)";
     Frame: "frame" [] Suricata, "part of a message as sent, by the name of its protocol and its own: one of the buffers that begin with `frame:`";
+    FileMagic: "filemagic" [] Suricata, "old: content of file.magic, in either case";
     FileExtension: "fileext" [] Suricata, "old: end of file.name";
 }
 
@@ -238,7 +242,6 @@ pub const SNORT_BUFFERS: &[(&str, Buffer)] = &[
 
 /// Keywords that decide nothing about a match here: the rule is loaded, and a note says what is not done.
 pub const NOTED: &[(&str, &str)] = &[
-    ("tag", "packets after the alert are not logged"),
     ("logto", "alerts go to the configured outputs"),
     ("bypass", "flows are not bypassed"),
     ("prefilter", "the prefilter is chosen by the sensor"),
@@ -246,16 +249,11 @@ pub const NOTED: &[(&str, &str)] = &[
 
 /// Keywords of the languages that this sensor does not have: rules with them are refused.
 pub const REFUSED: &[(&str, &str)] = &[
-    ("lua", "scripts are not run"),
-    ("luajit", "scripts are not run"),
-    ("luaxform", "scripts are not run"),
     ("asn1", "ASN.1 is not decoded"),
     ("ber_data", "ASN.1 is not decoded"),
     ("ber_skip", "ASN.1 is not decoded"),
     ("replace", "packets are not changed"),
     ("geoip", "no geographic database"),
-    ("filemagic", "file types are not identified by content"),
-    ("file.magic", "file types are not identified by content"),
     ("file_type", "file types are not identified by content"),
     ("file_meta", "file types are not identified by content"),
     ("md5", "hashes of buffers are not compared"),

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use super::addresses::Groups;
 use super::expression::{Expressions, MATCH_LIMIT};
 use super::files::{Classes, Reputation};
+use super::live::{LiveSets, MEMCAP, SetFiles};
 use super::model::{Rule, SourceLocation};
 use super::parse::{self, Context};
 use super::problem::{Kind, Problem, Refused};
 use super::scan::{Statement, Statements, whole};
 use super::text::Text;
 use super::variables::Variables;
+use crate::script::Limits;
 
 /// In whose language rules are written. Never guessed: the same words mean different things.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -63,6 +65,16 @@ pub struct LoadSettings {
     pub stores: bool,
     /// The same of certificates.
     pub certificates: bool,
+    /// Sets that outlive the rules.
+    pub sets: Arc<LiveSets>,
+    /// Where rules may have sets written.
+    pub set_files: SetFiles,
+    /// Bytes of a set whose rule says nothing of it.
+    pub set_memory: u64,
+    /// What scripts of rules may cost; `None`: rules have none.
+    pub scripts: Option<Limits>,
+    /// The folder of rules of the configuration: scripts may be there, too.
+    pub folder: Option<PathBuf>,
     /// Whether rules keep how they were written ([`Rule::source`]).
     pub written: bool,
 }
@@ -98,6 +110,11 @@ impl Default for LoadSettings {
             features: Features::default(),
             stores: false,
             certificates: false,
+            sets: Arc::default(),
+            set_files: SetFiles::default(),
+            set_memory: MEMCAP,
+            scripts: Some(Limits::USUAL),
+            folder: None,
             written: false,
         }
     }

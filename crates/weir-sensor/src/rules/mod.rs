@@ -13,6 +13,7 @@ mod files;
 mod header;
 pub mod keywords;
 mod linear;
+mod live;
 mod load;
 mod model;
 mod options;
@@ -35,10 +36,12 @@ pub use files::{
     read_filters, read_references,
 };
 pub(crate) use linear::Found;
+pub use live::{LiveSet, LiveSets, SetFiles};
 pub use load::{
     Dialect, Features, Keep, LoadError, LoadSettings, Loaded, Loader, Note, load, rule_files,
 };
 pub use model::*;
+pub(crate) use options::configure;
 pub use problem::{Kind, Refused};
 pub(crate) use reach::Anchoring;
 pub use source::{Source, Written};

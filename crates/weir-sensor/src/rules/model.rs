@@ -8,7 +8,10 @@ pub use crate::app::Stage;
 use crate::buffer::Buffer;
 use crate::event::Event;
 use crate::packet::Direction;
+use crate::script::Script;
 
+use super::live::LiveSet;
+pub use super::live::Members;
 use super::source::Source;
 
 /// A rule.
@@ -68,10 +71,58 @@ pub struct Rule {
     pub store: Option<FileStore>,
     /// `tls.store`: certificates are written out when it matches.
     pub certificates: bool,
+    /// `tag`: packets after its alerts that are logged.
+    pub tags: Vec<Tag>,
+    /// Scripts that decide it, after all else.
+    pub scripts: Vec<RuleScript>,
     /// Where it was written.
     pub place: SourceLocation,
     /// How it was written, if that is kept.
     pub source: Option<Box<Source>>,
+}
+
+/// Which packets after an alert are logged (`tag`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Of what.
+    pub scope: TagScope,
+    /// How many, the packet of the alert among them.
+    pub count: u32,
+    /// Of what that is the number.
+    pub metric: TagMetric,
+}
+
+/// Whose packets a tag is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagScope {
+    /// The flow's.
+    Session,
+    /// Those from and to the sender of what matched.
+    Source,
+    /// Those from and to its receiver.
+    Destination,
+}
+
+/// What a tag counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagMetric {
+    /// Packets.
+    Packets,
+    /// Their bytes.
+    Bytes,
+    /// Seconds since the alert.
+    Seconds,
+}
+
+/// A script that decides a rule (`lua`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleScript {
+    /// The script.
+    pub script: Arc<Script>,
+    /// `!`: it must not hold.
+    pub negated: bool,
+    /// The buffer that it is shown, if it asks for one.
+    pub buffer: Option<Buffer>,
 }
 
 /// Which files a rule has written out (`filestore`).
@@ -125,6 +176,8 @@ impl Rule {
             alerts: false,
             store: None,
             certificates: false,
+            tags: Vec::new(),
+            scripts: Vec::new(),
             place,
             source: None,
         }
@@ -393,6 +446,8 @@ pub enum Transform {
     },
     /// `http_header: field NAME` of Snort 3: the value of that line, without the name and the blanks around it; no buffer where there is no such line.
     Field(String),
+    /// `luaxform`: a script, and the words behind its name.
+    Lua(Arc<Script>, Vec<String>),
 }
 
 /// Of which bytes of a buffer the entropy is asked, and what it must be.
@@ -462,8 +517,10 @@ pub struct Dataset {
     pub test: SetTest,
     /// `match subdomain`: a member may also be the value from one of its dots on.
     pub subdomains: bool,
-    /// The set.
+    /// The set as it was loaded.
     pub members: Arc<Members>,
+    /// The set as it is, if rules change it.
+    pub live: Arc<LiveSet>,
     /// What its file says of each member; `None`: it lists values and nothing else.
     pub said: Option<Said>,
 }
@@ -477,9 +534,6 @@ pub struct Said {
     pub values: Arc<std::collections::HashMap<Vec<u8>, Box<str>>>,
 }
 
-/// Members of a set, with their reputation; 0 in a set that has none.
-pub type Members = std::collections::HashMap<Vec<u8>, u16>;
-
 /// What is asked of a value's membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTest {
@@ -487,6 +541,10 @@ pub enum SetTest {
     In,
     /// It is none.
     NotIn,
+    /// It becomes a member, and was none.
+    Add,
+    /// It ceases to be a member, and was one.
+    Remove,
     /// It is a member whose reputation compares so with this.
     Score(std::cmp::Ordering, u16),
 }
@@ -498,7 +556,25 @@ impl Dataset {
         match self.test {
             SetTest::In => found.is_some(),
             SetTest::NotIn => found.is_none(),
+            // Decided where matches come together.
+            SetTest::Add | SetTest::Remove => false,
             SetTest::Score(order, than) => found.is_some_and(|(_, s)| s.cmp(&than) == order),
+        }
+    }
+
+    /// The answer for a value of a set that rules change, and the change that the rule makes.
+    pub(crate) fn decide(&self, value: &[u8]) -> bool {
+        let has = || {
+            let dots = value.iter().zip(0..).filter(|(b, _)| **b == b'.');
+            let mut parts = dots.filter_map(|(_, at): (_, usize)| value.get(at..));
+            self.live.has(value) || self.subdomains && parts.any(|part| self.live.has(part))
+        };
+        match self.test {
+            SetTest::Add => self.live.add(value),
+            SetTest::Remove => self.live.remove(value),
+            SetTest::In => has(),
+            SetTest::NotIn => !has(),
+            SetTest::Score(..) => self.holds(value),
         }
     }
 

@@ -14,10 +14,10 @@ use super::content;
 use super::expression::Expressions;
 use super::header;
 use super::keywords::{self, SNORT_BUFFERS, Word};
+use super::live::LiveSet;
 use super::load::{Dialect, LoadSettings};
 use super::model::{
-    Condition, Content, Members, Number, PacketCondition, Range, Rule, Said, SourceLocation,
-    Transform,
+    Condition, Content, Number, PacketCondition, Range, Rule, Said, SourceLocation, Transform,
 };
 use super::options;
 use super::problem::{Kind, Parsed, Problem};
@@ -45,7 +45,7 @@ pub(super) struct Context<'a> {
 }
 
 /// Sets of values by the name that rules give them: later rules may leave out where one comes from.
-pub(super) type Sets = HashMap<String, (String, Arc<Members>, Option<Said>)>;
+pub(super) type Sets = HashMap<String, (Arc<LiveSet>, Option<Said>)>;
 
 /// A condition with where it was written.
 #[derive(Debug)]

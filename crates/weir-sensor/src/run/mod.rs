@@ -5,8 +5,10 @@
 
 mod ledger;
 mod lend;
+mod outputs;
 mod reader;
 mod setup;
+mod tags;
 mod work;
 mod writer;
 

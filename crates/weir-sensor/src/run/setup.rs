@@ -1,7 +1,7 @@
 //! What a run is given, and what it says of itself.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -57,6 +57,10 @@ pub enum Say<'a> {
     Reloaded(usize, Duration),
     /// They could not be loaded; the old ones go on.
     NotReloaded(&'a str),
+    /// A script failed, for the first time.
+    Script(&'a str),
+    /// A set of values could not be written.
+    SetNotWritten(&'a Path, &'a std::io::Error),
     /// Something happened to an interface.
     Interface(&'a Notice),
     /// More than a tenth of the first frames of a capture had wrong checksums: those of the rest are not looked at.

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::outputs::Outputs;
+use super::tags::Tags;
 use super::work::Work;
-use super::{Controls, Ledger, RunError, Setup, Summary};
-use crate::config::{Kinds, Log};
+use super::{Controls, Ledger, RunError, Say, Setup, Summary};
+use crate::config::{Kinds, Log, Record};
+use crate::decode::Decoder;
 use crate::detect::{Decision, Sequencer};
 use crate::output::eve::EveOptions;
 use crate::output::{
@@ -18,12 +21,15 @@ use crate::source::SourceCounts;
 use crate::worker::{Engine, Report};
 
 /// Writes results in the order of packets.
-pub(super) struct Writer {
+pub(super) struct Writer<'a> {
+    say: &'a (dyn Fn(Say<'_>) + Sync),
     eve: Vec<(Sink, Kinds)>,
     fast: Option<Sink>,
     stats: Option<Sink>,
     store: Option<Store>,
     certificates: Option<CertificateStore>,
+    scripts: Outputs,
+    tags: Tags,
     options: EveOptions,
     sequencer: Sequencer,
     engine: Arc<Engine>,
@@ -72,10 +78,11 @@ fn sequencer(engine: &Engine) -> Sequencer {
     Sequencer::new(Arc::clone(&engine.ruleset), &engine.filters)
 }
 
-impl Writer {
-    pub(super) fn open(setup: &Setup<'_>) -> Result<Writer, SinkError> {
+impl<'a> Writer<'a> {
+    pub(super) fn open(setup: &Setup<'a>) -> Result<Writer<'a>, SinkError> {
         let logs = &setup.config.logs;
         Ok(Writer {
+            say: setup.say,
             eve: (logs.eve.iter())
                 .map(|one| Ok((sink(&one.log, &setup.logs)?, one.kinds.clone())))
                 .collect::<Result<_, SinkError>>()?,
@@ -88,6 +95,8 @@ impl Writer {
             store: (logs.store.as_ref()).map(|store| Store::new(setup.logs.join(&store.folder))),
             certificates: (logs.certificates.as_ref())
                 .map(|folder| CertificateStore::new(setup.logs.join(folder))),
+            tags: Tags::new(Decoder::new(setup.config.decoder())),
+            scripts: Outputs::open(&logs.scripts, &setup.logs),
             options: logs.options.clone(),
             sequencer: sequencer(&setup.engine),
             engine: Arc::clone(&setup.engine),
@@ -142,8 +151,16 @@ impl Writer {
         self.order.extend(0..report.lines.len() as u32);
         // Of one packet, they are in the order in which they were found.
         self.order.sort_by_key(|l| report.lines[*l as usize].key());
-        for l in &self.order {
-            let line = &report.lines[*l as usize];
+        report.flows.sort_unstable();
+        let mut next = 0;
+        let order = std::mem::take(&mut self.order);
+        for l in order.iter().copied() {
+            // Frames before this line's: what is tagged by then is logged.
+            let number = report.lines[l as usize].key().0;
+            self.tagged(work, report, &mut next, number)?;
+            let line = &mut report.lines[l as usize];
+            let scripted = line.scripted.take();
+            let line = &*line;
             if let Some(matched) = &line.matched {
                 // Where packets are dropped it was decided with its packet.
                 let decision = match line.decided {
@@ -159,12 +176,18 @@ impl Writer {
                     | Decision::Suppressed(_) => continue,
                 }
                 // A rule that passes has no line; it is decided like the others, for the bits that it sets.
-                if line.eve.is_empty() && line.fast.is_empty() {
+                if line.eve.is_empty() && line.fast.is_empty() && scripted.is_none() {
                     continue;
                 }
                 let rule = self.engine.ruleset.rule(matched.rule);
+                if !rule.tags.is_empty() && self.options.tagged {
+                    self.tags.begin(matched, &rule.tags);
+                }
                 self.summary.alerts += 1;
                 *self.summary.rules.entry((rule.gid, rule.sid)).or_default() += 1;
+            }
+            if let Some((wants, mut view)) = scripted {
+                self.scripts.log(wants, &mut view);
             }
             if !line.eve.is_empty() {
                 let record = &report.bytes[line.eve.clone()];
@@ -181,6 +204,8 @@ impl Writer {
                 sink.line(&report.bytes[line.fast.clone()], line.time)?;
             }
         }
+        self.order = order;
+        self.tagged(work, report, &mut next, u64::MAX)?;
         report.files.sort_by_key(|stored| stored.key);
         for stored in report.files.drain(..) {
             match (stored.what, &mut self.store, &mut self.certificates) {
@@ -202,11 +227,60 @@ impl Writer {
                 self.record(&work.source)?;
             }
         }
+        for text in &report.told {
+            (self.say)(Say::Script(text));
+        }
+        self.tell();
         report.clear();
         if self.live || work.batch.frames.is_empty() {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// Writes records of frames before one, of what is tagged.
+    fn tagged(
+        &mut self,
+        work: &Work,
+        report: &Report,
+        next: &mut usize,
+        before: u64,
+    ) -> Result<(), SinkError> {
+        while let Some(frame) = work.batch.frames.get(*next) {
+            let number = work.batch.first + *next as u64;
+            if number >= before {
+                break;
+            }
+            *next += 1;
+            if self.tags.is_empty() {
+                continue;
+            }
+            let at = report.flows.partition_point(|(n, _)| *n < number);
+            let flow = report.flows.get(at).filter(|(n, _)| *n == number);
+            let flow = flow.map_or(0, |(_, id)| *id);
+            self.scratch.clear();
+            let what = (frame, number, flow);
+            let bytes = work.batch.bytes(frame);
+            let is = (self.tags).frame(what, bytes, &mut self.scratch, &self.options);
+            if !is {
+                continue;
+            }
+            let mut longer_record = Vec::new();
+            let record = longer(&self.scratch, self.tail.as_deref(), &mut longer_record);
+            for (sink, kinds) in &mut self.eve {
+                if kinds.takes(Record::Alert) {
+                    sink.line(record, frame.time)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says which scripts of outputs failed.
+    fn tell(&mut self) {
+        for text in self.scripts.told.drain(..) {
+            (self.say)(Say::Script(&text));
+        }
     }
 
     /// All logs.
@@ -304,6 +378,11 @@ impl Writer {
             let lost = self.eve.iter().map(|(sink, _)| sink.lost()).sum();
             counters.insert("output.eve_lost".to_owned(), lost);
         }
+        let full = self.engine.sets.full();
+        counters.insert("detect.dataset_full".to_owned(), full);
+        if !self.scripts.is_empty() {
+            counters.insert("output.lua_errors".to_owned(), self.scripts.errors);
+        }
         if let Some(store) = &self.store {
             counters.insert("file_store.fs_errors".to_owned(), store.errors);
         }
@@ -314,6 +393,7 @@ impl Writer {
             counters.insert("output.fast_lost".to_owned(), sink.lost());
         }
         let uptime = self.now.saturating_sub(self.start.unwrap_or(self.now)) / 1_000_000_000;
+        self.scripts.stats(counters);
         let engine = (self.engine.rules(), self.engine.missing);
         let mut buffer = Vec::new();
         for (sink, kinds) in self.eve.iter_mut().filter(|(_, kinds)| kinds.stats) {
@@ -340,6 +420,11 @@ impl Writer {
 
     pub(super) fn finish(&mut self, source: &SourceCounts) -> Result<(), SinkError> {
         self.record(source)?;
+        self.scripts.end();
+        self.tell();
+        for (path, error) in self.engine.sets.write() {
+            (self.say)(Say::SetNotWritten(&path, &error));
+        }
         self.flush()
     }
 }

@@ -235,6 +235,13 @@ impl Pipeline {
             ("detect.pcre.calls", x.evaluation.pcre_calls),
             ("detect.pcre.limited", x.evaluation.pcre_limited),
             ("detect.limited.buffers", x.evaluation.limited),
+            ("detect.lua.errors", x.scripts.errors),
+            ("detect.lua.blocked_function_errors", x.scripts.blocked),
+            (
+                "detect.lua.instruction_limit_errors",
+                x.scripts.instructions,
+            ),
+            ("detect.lua.memory_limit_errors", x.scripts.memory),
         ];
         let of_pipeline = numbers.len();
         let mut events = EventCounts::default();

@@ -7,15 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::app::{App, Asked, Said, Sums, Wanted};
 use crate::buffer::Buffer;
-use crate::config::SensorConfig;
+use crate::config::{SensorConfig, Wants};
 use crate::detect::{Build, Built, Decision, Match, Part, Ruleset, SequenceCounts, Sequencer};
 use crate::load::{Book, BookError, empty_book, kept_book};
 use crate::matcher;
 use crate::output::eve::{EveOptions, RuleText};
 use crate::packet::Direction;
 use crate::rules::{
-    Dialect, Expressions, Keep, LoadSettings, PacketCondition, Refused, Rule, SourceLocation,
+    Dialect, Expressions, Keep, LiveSets, LoadSettings, PacketCondition, Refused, Rule,
+    SourceLocation,
 };
+use crate::script::Library;
 
 /// Rules, ready to be used by any number of workers.
 #[derive(Debug)]
@@ -34,6 +36,12 @@ pub struct Engine {
     pub(super) number: u64,
     /// What decides over flows, where that is done for each packet at once.
     sequencer: Option<Mutex<Sequencer>>,
+    /// Rules have packets after their alerts logged.
+    pub(crate) tags: bool,
+    /// Sets that rules change; they outlive the engine.
+    pub(crate) sets: Arc<LiveSets>,
+    /// Rules have scripts: the last transaction of a flow is kept for them.
+    pub(super) scripted: bool,
     /// Rules that are not there: refused, and those that require something else than this sensor.
     pub(crate) missing: [usize; 2],
 }
@@ -161,6 +169,7 @@ impl Engine {
                 empty.settings.reputation = Arc::clone(ruleset.reputation());
             }
             ruleset.remember(&mut expressions);
+            empty.settings.sets = Arc::clone(&before.sets);
         }
         let store = RuleStore::new(config, &empty.settings, before);
         let (mut book, store, replaced) = kept_book(config, empty, files, store, expressions)?;
@@ -215,6 +224,17 @@ impl Engine {
         if config.logs.certificates.is_some() && ruleset.rules().iter().any(|r| r.certificates) {
             buffers.insert(Buffer::TlsCerts);
         }
+        // What scripts of outputs ask for; those of rules have said so already.
+        let outputs = &config.logs.scripts;
+        let of_outputs = outputs.iter().flat_map(|s| &s.script.needs.libraries);
+        for buffer in of_outputs.clone().flat_map(|library| library.buffers()) {
+            buffers.insert(*buffer);
+        }
+        let of_rules = ruleset.rules().iter().flat_map(|rule| &rule.scripts);
+        let scripted = of_rules.clone().next().is_some();
+        let of_rules = of_rules.flat_map(|s| &s.script.needs.libraries);
+        let libraries: Vec<Library> = of_outputs.chain(of_rules).copied().collect();
+        let sums_of_files = config.logs.calls(Wants::Files);
         // Sums that rules ask for, and those that records are to have.
         let mut asked = Sums::default();
         let mut keys = false;
@@ -232,9 +252,10 @@ impl Engine {
         }
         let logged = config.logs.options.sums;
         let sums = Sums {
-            md5: asked.md5 || logged.md5,
-            sha1: asked.sha1 || logged.sha1,
-            sha256: asked.sha256 || logged.sha256,
+            md5: asked.md5 || logged.md5 || sums_of_files,
+            sha1: asked.sha1 || logged.sha1 || sums_of_files,
+            sha256: asked.sha256 || logged.sha256 || sums_of_files,
+            magic: logged.magic || buffers.has(Buffer::FileMagic) || sums_of_files,
             kept: config.logs.store.as_ref().is_some_and(|store| {
                 store.all || ruleset.rules().iter().any(|rule| rule.store.is_some())
             }),
@@ -264,12 +285,14 @@ impl Engine {
                     Buffer::SshHasshServerString,
                 ],
             ),
+            mail: kinds.said.mail || libraries.contains(&Library::Smtp),
             ..kinds.said
         };
-        let records = !config.logs.eve.is_empty()
-            && (kinds.files
-                || config.logs.options.app_fields
-                || kinds.apps.as_ref().is_none_or(|list| !list.is_empty()));
+        let records = !libraries.is_empty()
+            || !config.logs.eve.is_empty()
+                && (kinds.files
+                    || config.logs.options.app_fields
+                    || kinds.apps.as_ref().is_none_or(|list| !list.is_empty()));
         let all = &book.loaded.refused;
         let required = |r: &&Refused| r.keyword.as_deref() == Some("requires");
         let skipped = all.iter().filter(required).count();
@@ -305,6 +328,9 @@ impl Engine {
                 (!config.app.encrypted_ssh).then_some(App::Ssh),
             ],
             grows,
+            tags: ruleset.rules().iter().any(|rule| !rule.tags.is_empty()),
+            scripted,
+            sets: Arc::clone(&book.settings.sets),
             ruleset,
         };
         let uncompiled = refused

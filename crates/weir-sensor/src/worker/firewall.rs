@@ -34,6 +34,7 @@ impl PipelineState {
             state: &mut extra.state,
             direction,
             offset,
+            transaction: None,
         };
         let ruling = self.detector.filter_packet(packet, events, Some(in_flow));
         let standing = &mut extra.standing;

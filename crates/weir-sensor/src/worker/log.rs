@@ -10,7 +10,7 @@ use super::prevention::{Dropped, Fate};
 use super::{FlowAnalysis, Line, PipelineState};
 use crate::app::{self, App, Conversation, Protocol, Transaction};
 use crate::buffer::Buffer;
-use crate::config::{Policy, Record};
+use crate::config::{Policy, Record, Wants};
 use crate::detect::{FlowState, Match, Ruleset};
 use crate::event::Events;
 use crate::flow::{Flow, Info, Reason};
@@ -27,7 +27,7 @@ pub(super) fn record_name(app: App) -> &'static str {
     app::protocol(app).map_or(app.name(), Protocol::record)
 }
 
-fn names(talk: Option<&Conversation>) -> AppNames {
+pub(super) fn names(talk: Option<&Conversation>) -> AppNames {
     let Some(talk) = talk else {
         return AppNames::default();
     };
@@ -237,7 +237,7 @@ pub(super) fn outermost(packet: &Packet<'_>) -> Option<Tunnel> {
 }
 
 /// Link type of a packet's first header: of what is carried raw IP, unless it is Ethernet; of raw packets that were put together, IP of their version.
-fn packet_link(packet: &Packet<'_>, frame: u16) -> u16 {
+pub(crate) fn packet_link(packet: &Packet<'_>, frame: u16) -> u16 {
     const ETHERNET: u16 = 1;
     const RAW: u16 = 12;
     let at = packet.ip.as_ref().map_or(0, |ip| ip.header.start);
@@ -259,7 +259,7 @@ fn shown<'a>(packet: &'a Packet<'_>) -> &'a [u8] {
     if known { packet.payload() } else { &[] }
 }
 
-fn packet_head<'a>(packet: &'a Packet<'_>, flow: u64) -> Head<'a> {
+pub(crate) fn packet_head<'a>(packet: &'a Packet<'_>, flow: u64) -> Head<'a> {
     let icmp = match packet.transport {
         Transport::Icmp { kind, code, .. } => Some((kind, code)),
         _ => None,
@@ -357,6 +357,7 @@ impl PipelineState {
             record,
             matched,
             decided: false,
+            scripted: None,
             eve,
             fast,
         });
@@ -559,6 +560,8 @@ impl PipelineState {
                 }
             }
             let end = self.bytes.len();
+            let view = (!silent && self.logs.calls(Wants::Alerts))
+                .then(|| self.alert_view(packet, info.zip(extra.as_deref()), &one));
             self.line(
                 info.map_or(0, |i| i.number),
                 Record::Alert,
@@ -568,6 +571,7 @@ impl PipelineState {
             );
             if let Some(line) = self.lines.last_mut() {
                 line.decided = decided;
+                line.scripted = view.map(|view| (Wants::Alerts, view));
             }
         }
     }
@@ -630,6 +634,9 @@ impl PipelineState {
                     .said
                     .as_ref()
                     .is_some_and(|s| s.unlogged.contains(&done.id));
+                if !unlogged && !self.logs.scripts.is_empty() {
+                    self.script_transaction(info, extra.alerted, done);
+                }
                 if !self.logs.eve.is_empty() && !unlogged {
                     let flow = (marks.as_ref(), first, extra.parent);
                     self.log_transaction(info, done, flow);
@@ -642,13 +649,19 @@ impl PipelineState {
             for d in [0, 1] {
                 done.stores[d] |= extra.stores[d].is_some_and(|from| done.id >= from);
             }
-            if self.logs.store.is_some() || self.logs.kinds.files && !self.logs.eve.is_empty() {
+            if self.logs.store.is_some()
+                || self.logs.calls(Wants::Files)
+                || self.logs.kinds.files && !self.logs.eve.is_empty()
+            {
                 let flow = (marks.as_ref(), first, extra.parent);
                 self.log_files(info, done, flow);
             }
             let waits = (0..2).any(|d| done.complete[d] && !done.inspected[d]);
             if done.kept == [false; 2] && !waits {
-                live.remove(at);
+                let over = live.remove(at);
+                if self.engine.scripted {
+                    extra.last = over.map(Box::new);
+                }
             } else {
                 at += 1;
             }
@@ -678,6 +691,7 @@ impl PipelineState {
             record: Record::Application,
             matched: None,
             decided: false,
+            scripted: None,
             eve: start..end,
             fast: 0..0,
         }

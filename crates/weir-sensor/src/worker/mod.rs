@@ -15,6 +15,7 @@ mod firewall;
 mod log;
 mod prevention;
 mod report;
+mod scripted;
 mod stored;
 mod window;
 
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use weir_packet::pcap::LinkType;
 
 use crate::app::{App, Conversation, Expected, Ports};
-use crate::config::SensorConfig;
+use crate::config::{SensorConfig, Wants};
 use crate::decode::Decoder;
 use crate::defragment::Defragmenter;
 use crate::detect::{Detector, FlowState, FlowView, Moment, PacketFlow, Ruleset};
@@ -41,6 +42,7 @@ use crate::run::{Amounts, Ledger, Tick, Work};
 use crate::source::{Answer, Frame};
 use crate::stream::End;
 pub use engine::{Engine, Uncompiled};
+pub(crate) use log::{packet_head, packet_link};
 use prevention::{Arrival, Fate, Prevention, Standing};
 pub(crate) use report::{Line, Report};
 use window::Window;
@@ -82,6 +84,10 @@ struct FlowAnalysis {
     standing: Standing,
     /// From which transaction on files of each direction are written out.
     stores: [Option<u64>; 2],
+    /// The last transaction that is over, if scripts may ask about it.
+    last: Option<Box<crate::app::Transaction>>,
+    /// Directions of which scripts were shown a part of the stream.
+    shown: [bool; 2],
 }
 
 /// What the flow tracker state everything to; it keeps what belongs to no single flow.
@@ -123,6 +129,8 @@ struct PipelineState {
     lines: Vec<Line>,
     /// Files that are to be written out.
     files: Vec<Stored>,
+    /// Flows of frames by their numbers, if packets may be tagged.
+    flows: Vec<(u64, u64)>,
 }
 
 /// A flow that another one announced. Both are between the same two hosts, so that they are of the same slice; an announcement that names another host is not believed.
@@ -295,6 +303,7 @@ impl Pipeline {
                 bytes: Vec::new(),
                 lines: Vec::new(),
                 files: Vec::new(),
+                flows: Vec::new(),
             },
             slices,
             ledger: Ledger::default(),
@@ -388,8 +397,9 @@ impl Pipeline {
         if work.ends {
             self.end_flows(work);
         }
+        let told = self.state.detector.take_told();
         self.swap_detector(detector);
-        self.hand_over(work, number);
+        self.hand_over(work, number, told);
     }
 
     fn tick(&mut self, work: &Work, tick: &Tick) {
@@ -405,7 +415,7 @@ impl Pipeline {
     }
 
     /// Adds what was found to what others found in the batch.
-    fn hand_over(&mut self, work: &Work, number: u16) {
+    fn hand_over(&mut self, work: &Work, number: u16, mut told: Vec<String>) {
         let totals = work.stats.then(|| self.totals());
         let held = self.state.memory.first().copied().unwrap_or_default();
         let uses = self.slices.first().map(|s| s.uses(held));
@@ -422,6 +432,8 @@ impl Pipeline {
         });
         found.lines.extend(lines);
         found.files.append(&mut self.state.files);
+        found.told.append(&mut told);
+        found.flows.append(&mut self.state.flows);
         found.uses.extend(uses.map(|uses| (number, uses)));
         if let Some(totals) = totals {
             found.add_totals(totals);
@@ -473,6 +485,8 @@ impl Pipeline {
         std::mem::swap(&mut self.state.bytes, &mut report.bytes);
         std::mem::swap(&mut self.state.files, &mut report.files);
         std::mem::swap(&mut self.state.lines, &mut report.lines);
+        report.flows.append(&mut self.state.flows);
+        report.told.append(&mut self.state.detector.take_told());
     }
 
     /// From here on, these rules. What flows remember of the old ones is forgotten when they are looked at next.
@@ -568,10 +582,16 @@ impl Pipeline {
                 state.detector.packet(packet, all, None);
             }
             state.alerts(Some(packet), None);
+            if state.logs.calls(Wants::Packets) {
+                state.script_packet(packet, None);
+            }
             state.depart(packet, None);
             return;
         };
         let flow = slice.tracker.flow_mut(tracked.flow);
+        if state.engine.tags && state.logs.options.tagged {
+            state.flows.push((packet.number, flow.info.id));
+        }
         if state.arrive(packet, flow) {
             state.inspect(packet, &tracked, flow);
             state.let_go(packet, &mut flow.extra);
@@ -697,6 +717,9 @@ impl PipelineState {
             let macs = flow.extra.macs.get_or_insert_default();
             macs.add(direction, ether);
         }
+        if self.logs.calls(Wants::Packets) {
+            self.script_packet(packet, Some((&flow.info, &flow.extra)));
+        }
         let payload = packet.payload();
         // Errors about a flow are no part of its conversation.
         if let Transport::Udp { .. } = packet.transport
@@ -739,6 +762,13 @@ impl PipelineState {
             state: &mut extra.state,
             direction,
             offset,
+            transaction: (self.engine.scripted)
+                .then(|| {
+                    let talk = extra.talk.as_ref();
+                    let live = talk.and_then(|t| t.transactions.live.back());
+                    live.or(extra.last.as_deref())
+                })
+                .flatten(),
         };
         self.detector.packet(packet, events, Some(in_flow));
         view.established = info.state != flow::State::New;
@@ -807,6 +837,7 @@ impl PipelineState {
             bytes: info.bytes,
             stream,
             start: info.start,
+            alerted: flow.extra.alerted,
         }
     }
 
@@ -973,7 +1004,8 @@ impl PipelineState {
         });
         let now =
             talk + extra.windows[0].memory() + extra.windows[1].memory() + extra.state.memory();
-        let now = now + extra.said[0].0.capacity() + extra.said[1].0.capacity();
+        let last = extra.last.as_ref().map_or(0, |t| t.memory());
+        let now = now + last + extra.said[0].0.capacity() + extra.said[1].0.capacity();
         let all = &mut self.memory[self.slice];
         *all = (*all + now).saturating_sub(extra.memory);
         extra.memory = now;
@@ -1006,6 +1038,9 @@ impl flow::Sink<FlowAnalysis> for PipelineState {
         }
         if self.logs.options.shows_payload() {
             self.said(extra, direction, bytes);
+        }
+        if self.logs.calls(Wants::Streams) {
+            self.script_stream(info, extra, (direction, bytes), false);
         }
         self.talk(info, extra, direction, bytes);
     }
@@ -1088,6 +1123,14 @@ impl flow::Sink<FlowAnalysis> for PipelineState {
             }
             self.detector.turn();
             self.log_transactions(info, extra);
+        }
+        if self.logs.calls(Wants::Streams) && tcp.is_some() {
+            for side in [Direction::ToServer, Direction::ToClient] {
+                self.script_stream(info, extra, (side, &[]), true);
+            }
+        }
+        if self.logs.calls(Wants::Flows) {
+            self.script_flow(info, extra);
         }
         if self.logs.kinds.flow || self.logs.kinds.netflow {
             self.log_flow(info, extra, tcp.as_ref(), reason);

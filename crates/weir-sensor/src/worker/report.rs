@@ -3,14 +3,15 @@
 use std::ops::Range;
 
 use super::counters::Totals;
-use crate::config::Record;
+use crate::config::{Record, Wants};
 use crate::detect::Match;
 use crate::output::Stored;
 use crate::run::Amounts;
+use crate::script::View;
 use crate::source::Answer;
 
 /// One line of a log, or a match that has none.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Line {
     /// Number of the packet it belongs to.
     pub(super) number: u64,
@@ -23,6 +24,8 @@ pub(crate) struct Line {
     pub(crate) matched: Option<Match>,
     /// Its match was decided over flows.
     pub(crate) decided: bool,
+    /// What scripts of outputs are called for, and what they see.
+    pub(crate) scripted: Option<(Wants, Box<View<'static>>)>,
     pub(crate) eve: Range<usize>,
     pub(crate) fast: Range<usize>,
 }
@@ -40,6 +43,10 @@ pub(crate) struct Report {
     pub(crate) lines: Vec<Line>,
     /// Files that are written out.
     pub(crate) files: Vec<Stored>,
+    /// Flows of frames by their numbers, if packets may be tagged.
+    pub(crate) flows: Vec<(u64, u64)>,
+    /// What there is to tell of scripts that failed.
+    pub(crate) told: Vec<String>,
     /// Counters so far, if they were asked for.
     pub(crate) totals: Option<Box<Totals>>,
     /// What slices have of each cap, of those that had something to do.
@@ -55,6 +62,8 @@ impl Report {
         self.bytes.clear();
         self.lines.clear();
         self.files.clear();
+        self.told.clear();
+        self.flows.clear();
         self.uses.clear();
         self.dropped.clear();
         self.answers.clear();

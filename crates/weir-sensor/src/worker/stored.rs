@@ -7,7 +7,7 @@ use super::log::{MAIL, flow_head, record_name};
 use super::{FlowAnalysis, PipelineState};
 use crate::app::{App, Transaction};
 use crate::buffer::Buffer;
-use crate::config::Record;
+use crate::config::{Record, Wants};
 use crate::detect::Match;
 use crate::flow::Info;
 use crate::output::eve::{self, Ether, Marks, Origin};
@@ -110,6 +110,9 @@ impl PipelineState {
             done.record.remove("response_headers");
             if let Some(Value::Object(email)) = done.beside.get_mut("email") {
                 email.retain(|name, _| MAIL.contains(&name.as_str()));
+            }
+            if self.logs.calls(Wants::Files) {
+                self.script_file(info, done, number);
             }
             let kept = done.take_kept(number).filter(|_| stored).zip(sum);
             let mut head = flow_head(info, direction, self.time, self.counted());

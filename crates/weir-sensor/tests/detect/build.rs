@@ -136,6 +136,7 @@ pub fn view(protocol: u8, app: App) -> FlowView {
         bytes: [100, 100],
         stream: [0, 0],
         start: 0,
+        alerted: false,
     }
 }
 
@@ -234,6 +235,7 @@ impl Bed {
             state: &mut self.state,
             direction,
             offset: None,
+            transaction: None,
         };
         self.detector.packet(&packet, Events::default(), Some(flow));
         self.sids()
@@ -249,6 +251,7 @@ impl Bed {
             state: &mut self.state,
             direction,
             offset: Some(self.offset[d]),
+            transaction: None,
         };
         self.detector.packet(&packet, Events::default(), Some(flow));
         self.offset[d] += payload.len() as u64;

@@ -61,6 +61,7 @@ fn run(detector: &mut Detector, payloads: &[Vec<u8>]) -> (Vec<(u64, u32)>, f64) 
             state: &mut state,
             direction,
             offset: None,
+            transaction: None,
         };
         detector.packet(&packet, Default::default(), Some(flow));
         out.extend(

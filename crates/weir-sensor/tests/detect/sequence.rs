@@ -28,6 +28,7 @@ fn found(rule: u32, packet: u64, source: u8) -> Match {
         transaction: None,
         file: None,
         stream: false,
+        asks: Box::default(),
         whole_flow: false,
     }
 }
@@ -299,6 +300,7 @@ fn any_number_of_workers_gives_the_same_alerts() {
                     state: &mut states[*flow],
                     direction: ToServer,
                     offset: None,
+                    transaction: None,
                 };
                 detector.packet(&packet, Default::default(), Some(flow));
             }

@@ -110,7 +110,7 @@ fn datasets_are_read_below_their_folder() {
         + &rule(4, "isset,n,type string,load /etc/hosts")
         + &rule(5, "isset,n,type string,load absent")
         + &rule(6, "isset,n,type md5,load names")
-        + &rule(7, "set,n,type string,load names")
+        + &rule(7, "clear,n,type string,load names")
         + &rule(8, "isset,n,type ja3,load names")
         + &rule(9, "isnotset,n")
         + &rule(10, "isset,n,type md5")
@@ -137,7 +137,7 @@ fn datasets_are_read_below_their_folder() {
             (Some(4), Kind::File),
             (Some(5), Kind::File),
             (Some(6), Kind::File),
-            (Some(7), Kind::Unsupported),
+            (Some(7), Kind::Value),
             (Some(8), Kind::Unsupported),
             (Some(10), Kind::Conflict),
             (Some(11), Kind::Syntax),

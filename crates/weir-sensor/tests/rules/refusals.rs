@@ -107,7 +107,7 @@ fn refusals_point_at_what_they_are_about() {
         ),
         (TCP, r#"pcre:"/a(/";"#, "(", Kind::Expression),
         (TCP, r#"pcre:"/a/q";"#, "q", Kind::Value),
-        (TCP, "lua:script.lua;", "lua", Kind::Unsupported),
+        (TCP, "lua:script.lua;", "script.lua", Kind::File),
         (TCP, "bsize:1;", "bsize:1", Kind::Conflict),
         (TCP, "rem:\"x\";", "rem", Kind::Unknown),
         (
@@ -374,7 +374,7 @@ fn what_decides_nothing_is_noted() {
         classes: read_classes("c", b"config classification: known,Known thing,2\n").0,
         ..LoadSettings::default()
     };
-    let text = "alert http any any -> any any (filestore; classtype:unknown; sid:1;)\nalert tcp any any -> any any (tag:session,5,packets; classtype:known; sid:2;)";
+    let text = "alert http any any -> any any (filestore; classtype:unknown; sid:1;)\nalert tcp any any -> any any (bypass; classtype:known; sid:2;)";
     let loaded = loaded_with(&settings, text);
     assert_eq!(loaded.refused, []);
     let notes: Vec<_> = loaded
@@ -390,7 +390,7 @@ fn what_decides_nothing_is_noted() {
                 "`filestore`: files are not stored, the output `file-store` is not enabled",
             ),
             (1, "the class `unknown` is not defined: priority 3"),
-            (2, "`tag`: packets after the alert are not logged"),
+            (2, "`bypass`: flows are not bypassed"),
         ]
     );
     assert_eq!(

@@ -17,6 +17,9 @@ mod layers;
 mod ldap;
 mod let_go;
 mod logs;
+#[cfg(feature = "lua")]
+mod lua;
+mod magic;
 mod mail;
 mod mqtt;
 mod names;
@@ -33,5 +36,6 @@ mod sip;
 mod spread;
 mod stored;
 mod switches;
+mod tags;
 mod transfers;
 mod web;

@@ -165,7 +165,11 @@ fn nobody_keeps_old_rules() {
                 reloaded.fetch_add(1, Ordering::Relaxed);
             }
             Say::NotReloaded(why) => panic!("{why}"),
-            Say::Progress(..) | Say::Interface(_) | Say::SumsIgnored => {}
+            Say::Progress(..)
+            | Say::Interface(_)
+            | Say::SumsIgnored
+            | Say::Script(_)
+            | Say::SetNotWritten(..) => {}
         };
         let setup = Setup {
             config: &config,

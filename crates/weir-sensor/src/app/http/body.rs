@@ -284,7 +284,8 @@ impl Body {
             }
             self.file = Some(t.begin_file(std::mem::take(&mut self.name), d, w.sums));
         }
-        self.sinking = self.target.is_some() || self.multipart.is_some() || w.records;
+        self.sinking =
+            self.target.is_some() || self.multipart.is_some() || w.records || w.sums.magic;
     }
 
     pub(in crate::app) fn data(

@@ -10,12 +10,12 @@ pub(crate) mod hello;
 mod show;
 
 use self::hello::{Hello, Reader, md5_hex};
-pub(crate) use self::show::is_told;
 use self::show::{
     DRAFTS_BEFORE_16, about, base64, certificate_buffers, client_buffers, first_certificate, push,
-    random_buffers, version_name,
+    random_buffers,
 };
 pub(super) use self::show::{client_record, fingerprint};
+pub(crate) use self::show::{is_told, version_name};
 use super::names::App;
 use super::probe::{Certainty, First, Look, StreamProbe};
 use super::protocol::{Fact, Log, Parser, Protocol, Sides, Written};

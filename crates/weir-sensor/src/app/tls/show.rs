@@ -203,7 +203,7 @@ pub(super) fn base64(bytes: &[u8]) -> String {
 /// What logs call early drafts of TLS 1.3.
 pub(super) const DRAFTS_BEFORE_16: &str = "TLS 1.3 draft-<16";
 
-pub(super) fn version_name(version: u16) -> String {
+pub(crate) fn version_name(version: u16) -> String {
     match version {
         0x0002 => "SSLv2",
         0x0300 => "SSLv3",

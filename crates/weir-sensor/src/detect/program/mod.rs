@@ -58,6 +58,10 @@ pub(super) struct Scratch {
     forget: bool,
     /// What expressions of the rule at hand have captured, to be kept if the rule holds.
     pub(super) captured: Vec<(Capture, Vec<u8>)>,
+    /// What the buffer at hand asks of sets that rules change: decided where matches come together.
+    pub(super) asked: Vec<Ask>,
+    /// Numbers that the rule at hand has extracted, for its scripts.
+    pub(super) numbers: Vec<(Arc<str>, i64)>,
 }
 
 impl Scratch {
@@ -71,6 +75,13 @@ impl Scratch {
     const fn forgets(&self) -> bool {
         false
     }
+}
+
+/// What is asked of a set that rules change, and for which value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    pub(crate) set: Arc<Dataset>,
+    pub(crate) value: Vec<u8>,
 }
 
 /// A buffer to inspect.
@@ -101,6 +112,8 @@ pub(super) struct Program {
     length: u64,
     /// Whether there is a condition that says where it was found: without one, `fresh` asks nothing.
     found_somewhere: bool,
+    /// Numbers that scripts of the rule ask for, by the place of their variable.
+    exports: Option<Box<[(u8, Arc<str>)]>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -520,6 +533,15 @@ impl Program {
         conditions: &[Condition],
         expressions: &mut Expressions,
     ) -> Result<Program, String> {
+        Program::exporting(conditions, expressions, &[])
+    }
+
+    /// The same, with numbers that are handed on when the conditions hold.
+    pub(super) fn exporting(
+        conditions: &[Condition],
+        expressions: &mut Expressions,
+        numbers: &[&str],
+    ) -> Result<Program, String> {
         if conditions.len() > CONDITIONS {
             return Err(format!("more than {CONDITIONS} conditions on one buffer"));
         }
@@ -559,7 +581,12 @@ impl Program {
         // Chains are independent, so the order is free: cheap ones first.
         chains.sort_by_key(|c| c.iter().map(Step::cost).sum::<u32>());
         chains.iter_mut().for_each(|c| look_around(c));
+        let exports: Box<[_]> = (builder.names.iter().zip(0_u8..))
+            .filter(|(name, _)| numbers.contains(&name.as_str()))
+            .map(|(name, at)| (at, Arc::from(name.as_str())))
+            .collect();
         Ok(Program {
+            exports: (!exports.is_empty()).then_some(exports),
             length: chains.iter().flatten().map(Step::length).sum(),
             chains: chains.into_iter().map(Vec::into_boxed_slice).collect(),
             found_somewhere,
@@ -571,6 +598,15 @@ impl Program {
         if self.chains == before.chains {
             self.chains = Arc::clone(&before.chains);
         }
+    }
+
+    /// Whether it asks something of a set that rules change.
+    pub(super) fn asks_live(&self) -> bool {
+        self.chains.iter().flatten().any(|step| match step {
+            Step::Dataset(set) => set.live.is_changed(),
+            Step::Base64(_, inner) => inner.asks_live(),
+            _ => false,
+        })
     }
 
     /// Its expressions.
@@ -613,10 +649,17 @@ impl Program {
         depth: usize,
     ) -> (Result<bool, OverBudget>, u64) {
         let memos = scratch.memos.pop().unwrap_or_default();
+        let asked = scratch.asked.len();
         let mut run = Run::new(subject, scratch, memos, budget, depth);
         let held = self.decide(&mut run);
+        if let (Ok(true), Some(exports)) = (&held, &self.exports) {
+            run.export(exports);
+        }
         let (memos, left) = run.finish();
         scratch.memos.push(memos);
+        if !matches!(held, Ok(true)) {
+            scratch.asked.truncate(asked);
+        }
         (held, left)
     }
 

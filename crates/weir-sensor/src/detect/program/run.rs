@@ -1,13 +1,15 @@
 //! Conditions in one buffer, evaluated: which choice of occurrences makes a chain hold. Tried for every candidate of every packet.
 
+use std::sync::Arc;
+
 use crate::base64;
 use crate::rules::{Anchoring, Expression, Found, MathOperator, NotFound, TestOperator};
 
 use super::super::in_range;
 use super::memo::Memo;
 use super::{
-    Extract, Find, Get, Jump, Math, Order, OverBudget, Scratch, Search, Step, Subject, VARIABLES,
-    Value,
+    Ask, Extract, Find, Get, Jump, Math, Order, OverBudget, Scratch, Search, Step, Subject,
+    VARIABLES, Value,
 };
 
 /// Bytes of a capture that are kept.
@@ -75,6 +77,14 @@ impl<'a, 'b> Run<'a, 'b> {
     pub(super) fn finish(mut self) -> (Vec<Memo>, u64) {
         self.memos.clear();
         (self.memos, self.left)
+    }
+
+    /// Hands numbers on.
+    pub(super) fn export(&mut self, numbers: &[(u8, Arc<str>)]) {
+        for (variable, name) in numbers {
+            let value = self.value(Value::Variable(*variable));
+            self.scratch.numbers.push((Arc::clone(name), value));
+        }
     }
 
     pub(super) fn fresh(&self) -> usize {
@@ -249,6 +259,22 @@ impl<'a, 'b> Run<'a, 'b> {
             }
             Step::Dataset(set) => {
                 self.spend(self.subject.bytes.len() as u64)?;
+                if set.live.is_changed() {
+                    let value = self.subject.bytes;
+                    if !set.live.takes(value) {
+                        return Err(Fail::Here);
+                    }
+                    let place = self.scratch.asked.len();
+                    self.scratch.asked.push(Ask {
+                        set: Arc::clone(set),
+                        value: value.to_vec(),
+                    });
+                    let held = self.chain(rest, cursor, reached, next);
+                    if held.is_err() {
+                        self.scratch.asked.truncate(place);
+                    }
+                    return held;
+                }
                 if !set.holds(self.subject.bytes) {
                     return Err(Fail::Here);
                 }

@@ -311,6 +311,19 @@ pub fn alert(
     out.push(b'\n');
 }
 
+/// A packet after an alert, that the rule wants logged.
+pub fn tagged(
+    out: &mut Vec<u8>,
+    head: &Head<'_>,
+    (bytes, link): (&[u8], u16),
+    options: &EveOptions,
+) {
+    let mut o = begin(out, "packet", head, options);
+    packet(&mut o, bytes, link);
+    o.end();
+    out.push(b'\n');
+}
+
 /// A frame, with its link type.
 pub(super) fn packet(o: &mut Object<'_>, bytes: &[u8], link: u16) {
     json::base64(o.key("packet"), bytes);

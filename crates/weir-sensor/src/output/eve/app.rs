@@ -79,6 +79,9 @@ fn range(file: &File, record: &Map<String, Value>) -> Option<(u64, u64)> {
 /// What records say of a file, or of the part of one.
 fn about_file(mut f: Object<'_>, file: &File, range: Option<(u64, u64)>, transaction: u64) {
     f.string("filename", &String::from_utf8_lossy(&file.name));
+    if let Some(magic) = &file.magic {
+        f.string("magic", magic);
+    }
     f.boolean("gaps", file.gaps);
     f.string("state", if file.whole { "CLOSED" } else { "TRUNCATED" });
     for (name, sum) in &file.sums {

@@ -10,7 +10,7 @@ mod flow;
 mod names;
 mod stats;
 
-pub use alert::{AlertFacts, Effect, RuleText, Tunnel, alert};
+pub use alert::{AlertFacts, Effect, RuleText, Tunnel, alert, tagged};
 pub use app::{Anomaly, anomaly, file, transaction};
 pub use drop::{DropFacts, dropped};
 pub use flow::{FlowFacts, TcpFacts, flow, netflow};
@@ -40,6 +40,8 @@ pub struct EveOptions {
     pub length: bool,
     /// `packet`: the frame in base64.
     pub packet: bool,
+    /// `tagged-packets`: packets after alerts whose rules want it.
+    pub tagged: bool,
     /// `verdict`: what became of the packet.
     pub verdict: bool,
     /// Bytes of a payload that are written at most.
@@ -119,6 +121,7 @@ impl EveOptions {
         self.printable |= other.printable;
         self.length |= other.length;
         self.packet |= other.packet;
+        self.tagged |= other.tagged;
         self.verdict |= other.verdict;
         self.payload_limit = self.payload_limit.max(other.payload_limit);
         self.app_fields |= other.app_fields;
@@ -132,6 +135,7 @@ impl EveOptions {
         self.sums.md5 |= other.sums.md5;
         self.sums.sha1 |= other.sums.sha1;
         self.sums.sha256 |= other.sums.sha256;
+        self.sums.magic |= other.sums.magic;
         self.ethernet |= other.ethernet;
         self.packet_header |= other.packet_header;
         self.file |= other.file;

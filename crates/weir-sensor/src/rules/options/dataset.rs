@@ -4,10 +4,11 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::IpAddr;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base64;
+use crate::rules::live::{LiveSet, LiveSets};
 use crate::rules::model::{Condition, Dataset, Members, PacketCondition, Said, SetTest};
 use crate::rules::parse::{Context, Draft};
 use crate::rules::problem::{Kind, Parsed};
@@ -37,11 +38,12 @@ pub(super) fn dataset<'a>(
     let test = match operation.bytes {
         b"isset" => SetTest::In,
         b"isnotset" => SetTest::NotIn,
-        b"set" | b"unset" => {
-            let reason = "datasets do not change while the sensor runs";
-            return Err(operation.fail(Kind::Unsupported, reason));
+        b"set" => SetTest::Add,
+        b"unset" => SetTest::Remove,
+        _ => {
+            let reason = "only set, unset, isset and isnotset are possible";
+            return Err(operation.fail(Kind::Value, reason));
         }
-        _ => return Err(operation.fail(Kind::Value, "only isset and isnotset are possible")),
     };
     let dataset = set(draft, (value, *name_at, rest), test, context)?;
     draft.add(part, Condition::Dataset(Arc::new(dataset)), opt.whole)?;
@@ -83,17 +85,28 @@ fn set<'a>(
 ) -> Parsed<Dataset> {
     let scored = matches!(test, SetTest::Score(..));
     let (mut kind, mut file, mut subdomains) = (None, None, false);
+    let (mut state, mut save, mut memcap) = (None, None, None);
     let mut form = Form::default();
     for field in rest {
-        match field.words()[..] {
+        let words = field.words();
+        if let Some((word, sizes)) = words.split_first()
+            && word.is("memcap")
+        {
+            let size: String = sizes.iter().map(|w| w.lossy()).collect();
+            let bytes = crate::settings::bytes(&size);
+            let wrong = || word.fail(Kind::Value, "a size is expected, as in 10mb");
+            memcap = Some(bytes.ok_or_else(wrong)?);
+            continue;
+        }
+        match words[..] {
             [word, what] if word.is("type") => kind = Some(what),
             [word, what] if word.is("load") => file = Some(what),
             [word, what] if word.is("match") && what.is("subdomain") && !scored => {
                 subdomains = true;
             }
-            // Sizes of the tables of another implementation.
-            [word, _] if word.is("memcap") || word.is("hashsize") => {
-                let what = format!("`{}` of a dataset has no effect", word.lossy());
+            // The size of the table of another implementation.
+            [word, _] if word.is("hashsize") => {
+                let what = "`hashsize` of a dataset has no effect: its table grows".to_owned();
                 draft.notes.push(what);
             }
             [word, what] if word.is("format") && !scored => {
@@ -108,10 +121,8 @@ fn set<'a>(
             [word, what] if word.is("context_key") && !scored => form.context = Some(what),
             [word, what] if word.is("array_key") && !scored => form.array = Some(what),
             [word] if word.is("remove_key") && !scored => form.remove = Some(word),
-            [word, ..] if word.is("save") || word.is("state") => {
-                let reason = "datasets are not written";
-                return Err(word.fail(Kind::Unsupported, reason));
-            }
+            [word, what] if word.is("save") && !scored => save = Some(what),
+            [word, what] if word.is("state") && !scored => state = Some(what),
             _ => {
                 let reason = format!("`{}` is not known here", field.lossy());
                 return Err(field.fail(Kind::Syntax, reason));
@@ -121,37 +132,82 @@ fn set<'a>(
     let name = name(name_at)?.to_owned();
     let missing = |what: &str| value.fail(Kind::Syntax, format!("`{what}` is missing"));
     form.check(value)?;
+    let clash = match (state, file, save) {
+        (Some(_), Some(other), _) | (Some(_), _, Some(other)) => Some(other),
+        _ => None,
+    };
+    if let Some(at) = clash {
+        let reason = "`state` stands for `load` and `save`, and excludes them";
+        return Err(at.fail(Kind::Conflict, reason));
+    }
+    let written = state.or(save);
+    let path = match written {
+        Some(file) => {
+            let path = context.settings.set_files.path(Path::new(file.str()?));
+            Some(path.map_err(|why| file.fail(Kind::File, why))?)
+        }
+        None => None,
+    };
     // A set of values and one of their reputations may have the same name.
     let key = format!("{}{name}", if scored { "datarep:" } else { "" });
-    let known = context.sets.get(&key).filter(|_| file.is_none());
-    let (members, kind, said) = match (known, file) {
-        (Some((known, members, said)), _) => {
-            if let Some(kind) = kind.filter(|k| !k.is(known)) {
-                let reason = format!("the set `{name}` was loaded as one of type {known}");
+    // What rules change is what it was when rules before these were loaded.
+    let kept = context.settings.sets.get(&key).map(|set| (set, None));
+    let known = match context.sets.get(&key).filter(|_| file.is_none()) {
+        Some((live, said)) => Some((Arc::clone(live), said.clone())),
+        None => kept,
+    };
+    let (live, said) = match known {
+        Some((live, said)) => {
+            if let Some(kind) = kind.filter(|k| !k.is(live.kind())) {
+                let reason = format!("the set `{name}` is one of type {}", live.kind());
                 return Err(kind.fail(Kind::Conflict, reason));
             }
-            (Arc::clone(members), known.clone(), said.clone())
+            (live, said)
         }
-        (None, Some(file)) => {
+        None => {
+            let changes = matches!(test, SetTest::Add | SetTest::Remove);
+            if file.is_none() && path.is_none() && !changes {
+                return Err(missing(if kind.is_none() { "type" } else { "load" }));
+            }
             let kind = kind.ok_or_else(|| missing("type"))?;
-            let (members, said) = match form.lines {
-                Some(lines) => {
+            let (members, said) = match (file, &path, form.lines) {
+                (Some(file), _, Some(lines)) => {
                     let (members, said) = form.members(draft, (file, kind), lines, context)?;
-                    (Arc::new(members), Some(said))
+                    (members, Some(said))
                 }
-                None => (
-                    Arc::new(members(file, kind, scored, context.datasets)?),
-                    None,
-                ),
+                (Some(file), _, None) => {
+                    let text = dataset_file(file, context.datasets)?;
+                    (members(file, &text, kind, scored)?, None)
+                }
+                // What it was when the run before was over; nothing before the first.
+                (None, Some(path), _) if state.is_some() && path.exists() => {
+                    let at = written.unwrap_or(value);
+                    let text = fs::read(path).map_err(|e| {
+                        at.fail(Kind::File, format!("cannot read {}: {e}", path.display()))
+                    })?;
+                    (members(at, &text, kind, scored)?, None)
+                }
+                _ => {
+                    decoded(b"", kind)?;
+                    (Members::new(), None)
+                }
             };
-            let of = (kind.lossy(), Arc::clone(&members), said.clone());
-            context.sets.insert(key, of);
-            (members, kind.lossy(), said)
-        }
-        (None, None) => {
-            return Err(missing(if kind.is_none() { "type" } else { "load" }));
+            let memcap = memcap.unwrap_or(context.settings.set_memory);
+            let live = LiveSet::new(&key, &kind.lossy(), Arc::new(members), memcap, path);
+            if live.is_too_large() {
+                let reason = format!("the set `{name}` is larger than its memcap");
+                return Err(value.fail(Kind::Value, reason));
+            }
+            let live = Arc::new(live);
+            context.sets.insert(key, (Arc::clone(&live), said.clone()));
+            (live, said)
         }
     };
+    if matches!(test, SetTest::Add | SetTest::Remove) {
+        live.change();
+        context.settings.sets.keep(&live);
+    }
+    let (members, kind) = (Arc::clone(live.base()), live.kind());
     if subdomains && kind != "string" {
         let reason = "subdomains are of sets of strings only";
         return Err(value.fail(Kind::Conflict, reason));
@@ -161,6 +217,7 @@ fn set<'a>(
         test,
         subdomains,
         members,
+        live: Arc::clone(&live),
         said,
     })
 }
@@ -313,8 +370,7 @@ fn decoded(line: &[u8], kind: Text<'_>) -> Parsed<Option<Vec<u8>>> {
 }
 
 /// The members that a file lists, one a line; `scored`: each with its reputation behind a comma.
-fn members(file: Text<'_>, kind: Text<'_>, scored: bool, folder: Option<&Path>) -> Parsed<Members> {
-    let text = dataset_file(file, folder)?;
+fn members(file: Text<'_>, text: &[u8], kind: Text<'_>, scored: bool) -> Parsed<Members> {
     let mut members = Members::new();
     for (line, number) in text.split(|b| *b == b'\n').zip(1..) {
         let line = line.trim_ascii();
@@ -344,6 +400,27 @@ fn members(file: Text<'_>, kind: Text<'_>, scored: bool, folder: Option<&Path>) 
         members.insert(member, score);
     }
     Ok(members)
+}
+
+/// Adds a set of a configuration to those that outlive rules, with what its file has.
+///
+/// # Errors
+/// What the file has are no members of that type, or too many.
+pub(crate) fn configure(
+    sets: &LiveSets,
+    (name, kind): (&str, &str),
+    text: &[u8],
+    memcap: u64,
+    save: Option<PathBuf>,
+) -> Result<(), String> {
+    let word = Text::new(kind.as_bytes());
+    let members = members(word, text, word, false).map_err(|problem| problem.reason)?;
+    let set = LiveSet::new(name, kind, Arc::new(members), memcap, save);
+    if set.is_too_large() {
+        return Err("it is larger than its memcap".to_owned());
+    }
+    sets.keep(&Arc::new(set));
+    Ok(())
 }
 
 /// `filemd5` and its like: a list of sums in a file beside the rules, one a line; what follows a sum is a comment, as in the output of the programs that compute them.

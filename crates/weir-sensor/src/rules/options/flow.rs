@@ -1,9 +1,9 @@
-//! Options about flows and their ends: direction and state, sizes of streams, counts, reputation.
+//! Options about flows and their ends: direction and state, sizes of streams, counts, reputation, and which of their packets are logged.
 
 use crate::app::App;
 use crate::rules::header;
 use crate::rules::load::Dialect;
-use crate::rules::model::{PacketCondition, Range, Spoken, StreamSide};
+use crate::rules::model::{PacketCondition, Range, Spoken, StreamSide, Tag, TagMetric, TagScope};
 use crate::rules::parse::{Context, Draft};
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
@@ -227,5 +227,95 @@ pub(super) fn app_protocol<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()
     }
     let apps = apps.into_iter().map(|app| (app, negated));
     draft.rule.apps.extend(apps);
+    Ok(())
+}
+
+/// Packets of a tag that names no number.
+const PACKETS: u32 = 256;
+
+/// `tag:session|host[,COUNT,packets|bytes|seconds][,src|dst]`.
+pub(super) fn tag<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
+    let value = opt.need()?;
+    let parts = commas(value);
+    if draft.dialect == Dialect::Snort {
+        return snort_tag(draft, &parts);
+    }
+    let [scope, rest @ ..] = &parts[..] else {
+        return Err(value.fail(Kind::Syntax, "a scope is expected"));
+    };
+    let (limit, end) = match rest {
+        [] => (None, None),
+        [end] => (None, Some(end)),
+        [count, metric] => (Some((count, metric)), None),
+        [count, metric, end] => (Some((count, metric)), Some(end)),
+        [.., last] => return Err(last.fail(Kind::Syntax, "nothing is expected here")),
+    };
+    let scope = match (scope.bytes, end.map(|e| e.bytes)) {
+        (b"session", None) => TagScope::Session,
+        (b"host", Some(b"src")) => TagScope::Source,
+        (b"host", None | Some(b"dst")) => TagScope::Destination,
+        (b"host", _) => {
+            return Err(value.fail(Kind::Value, "a host is the packet's src or dst"));
+        }
+        (b"session", _) => {
+            return Err(value.fail(Kind::Conflict, "a session has both ends"));
+        }
+        _ => return Err(scope.fail(Kind::Value, "a scope is session or host")),
+    };
+    let (count, metric) = match limit {
+        None => (PACKETS, TagMetric::Packets),
+        Some((count, metric)) => {
+            let count = count.number(1, u32::MAX.into())? as u32;
+            (count, self::metric(*metric)?)
+        }
+    };
+    draft.rule.tags.push(Tag {
+        scope,
+        count,
+        metric,
+    });
+    Ok(())
+}
+
+fn metric(word: Text<'_>) -> Parsed<TagMetric> {
+    match word.bytes {
+        b"packets" => Ok(TagMetric::Packets),
+        b"bytes" => Ok(TagMetric::Bytes),
+        b"seconds" => Ok(TagMetric::Seconds),
+        _ => Err(word.fail(Kind::Value, "a number is of packets, bytes or seconds")),
+    }
+}
+
+/// `session|host_src|host_dst[, packets|bytes|seconds COUNT]`, of which Snort may have several.
+fn snort_tag<'a>(draft: &mut Draft<'a>, parts: &[Text<'a>]) -> Parsed<()> {
+    let Some((scope, limits)) = parts.split_first() else {
+        return Ok(());
+    };
+    let scope = match scope.bytes {
+        b"session" => TagScope::Session,
+        b"host_src" => TagScope::Source,
+        b"host_dst" => TagScope::Destination,
+        _ => {
+            let reason = "a scope is session, host_src or host_dst";
+            return Err(scope.fail(Kind::Value, reason));
+        }
+    };
+    let (mut count, mut unit) = (PACKETS, TagMetric::Packets);
+    if let Some(limit) = limits.first() {
+        let [word, number] = limit.words()[..] else {
+            return Err(limit.fail(Kind::Syntax, "a unit and a number are expected"));
+        };
+        unit = metric(word)?;
+        count = number.number(1, u32::MAX.into())? as u32;
+    }
+    if limits.len() > 1 {
+        let note = "`tag`: of several limits the first one holds";
+        draft.notes.push(note.to_owned());
+    }
+    draft.rule.tags.push(Tag {
+        scope,
+        count,
+        metric: unit,
+    });
     Ok(())
 }

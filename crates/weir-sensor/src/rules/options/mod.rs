@@ -26,6 +26,7 @@ use crate::rules::values::{bits, name, quoted, range};
 use crate::rules::{bytes, content, files, header};
 
 use self::bits::{config, flowbits, flowint, hostbits, xbits};
+pub(crate) use self::dataset::configure;
 use self::dataset::{datarep, dataset, file_sums};
 use self::flow::{app_protocol, flow, flow_count, flow_counts, iprep, stream_size};
 use self::packet::ip_protocol;
@@ -247,6 +248,9 @@ pub(super) fn option<'a>(
         Word::Tld => transform(draft, opt, Transform::Tld)?,
         Word::Xor => xor(draft, opt)?,
         Word::PcreXform => pcre_transform(draft, opt, context)?,
+        Word::Tag => flow::tag(draft, opt)?,
+        Word::Lua => transform::script(draft, opt, context)?,
+        Word::LuaTransform => transform::lua_transform(draft, opt, context)?,
         Word::FromBase64 => {
             let decode = bytes::base64(opt.value, true, dialect)?;
             change(draft, opt, Transform::Base64(decode))?;
@@ -402,6 +406,7 @@ pub(super) fn option<'a>(
             draft.old_content(Buffer::SshProto, value, true)?;
         }
         Word::SshSoftwareVersion => draft.old_content(Buffer::SshSoftware, opt.need()?, true)?,
+        Word::FileMagic => draft.old_content(Buffer::FileMagic, opt.need()?, true)?,
         Word::FileExtension => {
             let value = opt.need()?;
             let (negated, extension) = content::content(value)?;

@@ -40,6 +40,18 @@ pub(super) fn pcre<'a>(
         Some(rest) if draft.dialect == Dialect::Snort || rest.bytes.starts_with(b"/") => rest,
         _ => inner,
     };
+    // What stands in front of the first slash means nothing to users of this dialect.
+    let slash = inner.bytes.iter().position(|b| *b == b'/');
+    let inner = match slash.filter(|at| *at > 0 && draft.dialect == Dialect::Suricata) {
+        Some(at) => {
+            let what = inner.part(0..at).lossy();
+            draft
+                .notes
+                .push(format!("`{what}` in front of the expression has no effect"));
+            inner.from(at)
+        }
+        None => inner,
+    };
     let Some(delimiter) = inner
         .bytes
         .first()
