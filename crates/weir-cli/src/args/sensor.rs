@@ -184,7 +184,7 @@ pub(crate) struct SensorRunArgs {
     pub(crate) checksums: Option<ChecksumsName>,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
-    /// Where sets of values that rules change are kept from run to run (`state` and `save` of `dataset`)
+    /// Where sets that rules change are kept from run to run (`dataset` with `state`, `save`)
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Show what an inline sensor would do to these captures: rules with drop and reject take effect, later packets of dropped flows are not inspected

@@ -128,8 +128,8 @@ fn special(head: &[u8]) -> Option<String> {
         };
         return Some(format!("gzip compressed data{method}"));
     }
-    if let [b'F' | b'C' | b'Z', b'W', b'S', version, ..] = head {
-        let packed = if head[0] == b'F' { "" } else { " (compressed)" };
+    if let [first @ (b'F' | b'C' | b'Z'), b'W', b'S', version, ..] = head {
+        let packed = if *first == b'F' { "" } else { " (compressed)" };
         return Some(format!("Macromedia Flash data{packed}, version {version}"));
     }
     if head.starts_with(b"\xca\xfe\xba\xbe") {

@@ -105,7 +105,7 @@ pub(super) fn answer(
         }
         "flowint" if asked == "known" => {
             let name = name(0)?;
-            return match shared.counters.iter().any(|c| *c == name) {
+            return match shared.counters.contains(&name) {
                 true => none(lua),
                 false => Err(wrong(format!("no rule has a flowint `{name}`"))),
             };

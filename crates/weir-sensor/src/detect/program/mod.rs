@@ -104,6 +104,9 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// Variables by their place, and their names.
+type Exports = Box<[(u8, Arc<str>)]>;
+
 /// Compiled conditions. Rule sets that follow each other share the chains of rules that stayed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Program {
@@ -113,7 +116,7 @@ pub(super) struct Program {
     /// Whether there is a condition that says where it was found: without one, `fresh` asks nothing.
     found_somewhere: bool,
     /// Numbers that scripts of the rule ask for, by the place of their variable.
-    exports: Option<Box<[(u8, Arc<str>)]>>,
+    exports: Option<Exports>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
