@@ -264,7 +264,12 @@ impl Detector {
             if !held {
                 continue;
             }
-            if let (Kind::PayloadAndStream, Some(end), Some(flow)) = (rule.kind, end, &mut flow) {
+            // Data of a SYN may be part of the stream all the same: once is enough.
+            let end =
+                end.or((rule.kind == Kind::Stream && ends.syn).then_some(payload.len() as u64));
+            if let (Kind::PayloadAndStream | Kind::Stream, Some(end), Some(flow)) =
+                (rule.kind, end, &mut flow)
+            {
                 work.fired(flow.state, index, flow.direction, end);
             }
             // A rule that asks about the packet itself is about no other packet.

@@ -231,9 +231,9 @@ impl Session {
     pub fn offset(&self, tcp: &Tcp, direction: Direction) -> Option<u64> {
         let side = direction.of(&self.sides);
         let syn = tcp.flags & flag::SYN != 0;
-        if syn && direction == Direction::ToServer && self.holds_data_of(tcp.sequence) {
-            // It is part of the stream if the server takes it.
-            return Some(0);
+        if syn && direction == Direction::ToServer && !self.state.is_established() {
+            // It is part of the stream if the server takes it. Without the option no server is expected to: rules are asked of the packet.
+            return (tcp.fast_open && self.holds_data_of(tcp.sequence)).then_some(0);
         }
         let sequence = tcp.sequence.wrapping_add(u32::from(syn));
         let at = side.offset(sequence);
