@@ -385,7 +385,8 @@ impl Session {
             refuse(segment, tools, None);
             return;
         }
-        if segment.one_sided && *other.of(&self.flags) == 0 {
+        let alone = segment.one_sided && *other.of(&self.flags) == 0;
+        if alone {
             // Nobody acknowledges.
             tools.inline = true;
         }
@@ -434,7 +435,10 @@ impl Session {
             receiver.deliver(false, direction.reversed(), tools, sink);
         }
         self.data(segment, tools, sink);
-        self.advance();
+        // Whether the end that is not seen closes its direction nobody knows.
+        if !alone {
+            self.advance();
+        }
         if let Some(value) = segment.stamp() {
             let side = own.of_mut(&mut self.sides);
             let start = side.offset(tcp.sequence);
