@@ -254,6 +254,11 @@ impl Session {
         direction.of(&self.sides).base as u64
     }
 
+    /// Stretches that held bytes of a direction lay in at once, at most, with 256 KiB or more missing between them.
+    pub fn most_regions(&self, direction: Direction) -> u64 {
+        direction.of(&self.sides).most_regions()
+    }
+
     /// Bytes held.
     pub fn held(&self) -> u64 {
         self.sides[0].held() + self.sides[1].held()

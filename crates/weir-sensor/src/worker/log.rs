@@ -915,6 +915,7 @@ impl PipelineState {
             flags: s.flags(),
             state: (s.state() != State::None).then(|| s.state().name()),
             gaps: extra.gaps,
+            regions: [Direction::ToServer, Direction::ToClient].map(|d| s.most_regions(d)),
         });
         let mut facts = facts(info, extra.alerted, extra.talk.as_ref());
         facts.exception = extra.standing.exception.map(Policy::name);

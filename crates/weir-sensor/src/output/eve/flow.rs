@@ -42,6 +42,8 @@ pub struct TcpFacts {
     pub state: Option<&'static str>,
     /// Whether bytes were lost to server, and to client.
     pub gaps: [bool; 2],
+    /// Stretches that bytes which waited lay in at once, at most, to server and to client.
+    pub regions: [u64; 2],
 }
 
 impl TcpFacts {
@@ -112,6 +114,10 @@ pub fn flow(
             if gap {
                 t.boolean(name, true);
             }
+        }
+        if tcp.state.is_some() {
+            t.number("ts_max_regions", tcp.regions[0]);
+            t.number("tc_max_regions", tcp.regions[1]);
         }
         t.end();
     }
