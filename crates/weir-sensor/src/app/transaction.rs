@@ -28,6 +28,8 @@ pub struct Kind {
     pub answered: fn(&Transaction) -> bool,
     /// Whether a buffer that is not there is missing from a message, rather than the message from the transaction.
     pub may_lack: fn(&Transaction, Direction) -> bool,
+    /// How many of one flow may wait for their other half if nothing else is set (`max-tx`).
+    pub most: usize,
 }
 
 impl Kind {
@@ -38,6 +40,7 @@ impl Kind {
         events: &[],
         answered: |_| false,
         may_lack: |_, _| true,
+        most: MOST_LIVE,
     };
 
     /// Whether its parser reports an event.
@@ -589,6 +592,10 @@ pub struct Transactions {
     pub events: Vec<&'static str>,
     /// Transactions given up because too many waited.
     pub overflowed: u64,
+    /// How many may wait, if a configuration says it.
+    pub(crate) most: Option<usize>,
+    /// Only one end is seen: that nobody answers is not odd.
+    pub(crate) alone: bool,
 }
 
 /// A change of protocol in a stream: STARTTLS, CONNECT, an upgrade.
@@ -653,14 +660,7 @@ impl Transactions {
     /// Begins one.
     #[expect(clippy::expect_used, reason = "the line above pushes one")]
     pub fn begin(&mut self, kind: &'static Kind, time: u64) -> &mut Transaction {
-        // A peer that never answers must not make the list grow: what has waited longest is decided as it is.
-        if self.live.len() >= MOST_LIVE
-            && let Some(oldest) = self.live.iter_mut().find(|t| !t.done)
-        {
-            oldest.event(TOO_MANY);
-            oldest.finish();
-            self.overflowed += 1;
-        }
+        self.relieve(kind);
         self.live.push_back(Transaction {
             id: self.count,
             number: self.count - self.before,
@@ -671,6 +671,36 @@ impl Transactions {
         });
         self.count += 1;
         self.live.back_mut().expect("one was pushed")
+    }
+
+    /// How many may wait.
+    pub(crate) fn most(&self, kind: &Kind) -> usize {
+        self.most.unwrap_or(kind.most)
+    }
+
+    /// Whether another one may begin, of a protocol whose parser stops where too many wait.
+    pub(crate) fn may_begin(&mut self, kind: &'static Kind) -> bool {
+        // A parser that stopped begins no more, whatever is left of the segment that it is given.
+        let fits = !self.failed && (!self.relieve(kind) || self.alone);
+        self.failed |= !fits;
+        fits
+    }
+
+    /// A peer that never answers must not make the list grow: what has waited longest is decided as it is. Whether something was.
+    fn relieve(&mut self, kind: &'static Kind) -> bool {
+        let most = self.most(kind);
+        if self.live.len() < most || self.live.iter().filter(|t| !t.done).count() < most {
+            return false;
+        }
+        let Some(oldest) = self.live.iter_mut().find(|t| !t.done) else {
+            return false;
+        };
+        if !self.alone {
+            oldest.event(TOO_MANY);
+        }
+        oldest.finish();
+        self.overflowed += 1;
+        true
     }
 
     /// What is under way in this direction will not be seen to its end.

@@ -897,6 +897,7 @@ impl PipelineState {
         let Some(talk) = &mut extra.talk else { return };
         if talk.is_parsed() {
             let before = talk.app();
+            talk.is_alone(tcp && self.one_sided && info.packets.contains(&0));
             talk.data(direction, bytes, self.time, &self.engine.wanted);
             extra.changed = [true; 2];
             extra.unlooked = true;
