@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::app::{App, Transaction, UNTOLD};
 use crate::buffer::Buffer;
-use crate::event::{Event, Events};
+use crate::event::{self, Event, Events};
 use crate::packet::{Direction, Ip, Packet, Tcp, Transport};
 use crate::rules::{
     BitsMode, Hook, PacketCondition, Range, Reputation, Spoken, Stage, StreamSide, VlanLayer, Which,
@@ -48,6 +48,8 @@ pub(super) enum Check {
     IpOption(Vec<u8>),
     AnyIpOption,
     Event(Event),
+    /// An event that nothing raises.
+    Never,
     /// Name of a transaction's event, and its protocol unless any.
     AppEvent(String, String),
     /// A number of a transaction is one of these ranges; `true`: it is there and none of them.
@@ -83,6 +85,9 @@ impl Check {
                 other => return Err(format!("ipopts has no option `{other}`")),
             },
             PacketCondition::Event(name) => {
+                if event::is_unraised(name) {
+                    return Ok(Check::Never);
+                }
                 let event = if let Some(name) = name.strip_prefix("stream.") {
                     Event::stream(name)
                 } else {
@@ -129,7 +134,7 @@ impl Check {
                     | PacketCondition::Application(..)
                     | PacketCondition::Hook(Hook::All | Hook::Reached(..))
             ),
-            Check::IpOption(_) | Check::AnyIpOption | Check::Event(_) => true,
+            Check::IpOption(_) | Check::AnyIpOption | Check::Event(_) | Check::Never => true,
             Check::AppEvent(..)
             | Check::Fact(..)
             | Check::FactBits(..)
@@ -204,6 +209,7 @@ impl Check {
             }
             Check::AnyIpOption => return Some(options(scene.packet?)?.next().is_some()),
             Check::Event(event) => return Some(scene.events.has(*event)),
+            Check::Never => return Some(false),
             Check::Reputation(sides, category, range, scores) => {
                 let score = |address| {
                     let score = scores.score(address, *category);

@@ -12,7 +12,8 @@ mod transform;
 
 use crate::app;
 use crate::buffer::Buffer;
-use crate::event::Event;
+use crate::event::{self, Event};
+use crate::packet::Direction::{ToClient, ToServer};
 use crate::rules::keywords::Word;
 use crate::rules::model::{
     AlertTarget, Condition, Content, FileStore, PacketCondition, Range, StoreScope, ThresholdKind,
@@ -35,6 +36,11 @@ pub(super) use self::record::fact;
 use self::record::{alternatives, record};
 use self::requires::requires;
 use self::transform::{change, pcre_transform, transform, xor};
+
+/// The note of a rule that asks for an event which nothing raises.
+fn unraised(event: &str) -> Option<String> {
+    event::is_unraised(event).then(|| format!("nothing raises `{event}`: the rule never matches"))
+}
 
 /// `filestore`, `filestore:direction`, `filestore:direction,scope`: the rule is about files, and they are written out.
 fn files_out<'a>(draft: &mut Draft<'a>, opt: Opt<'a>, stores: bool) -> Parsed<()> {
@@ -182,10 +188,12 @@ pub(super) fn option<'a>(
         }
         Word::DecodeEvent => {
             let event = format!("decoder.{}", name(opt.need()?)?);
+            draft.notes.extend(unraised(&event));
             draft.packet(PacketCondition::Event(event), opt.whole)?;
         }
         Word::StreamEvent => {
             let event = format!("stream.{}", name(opt.need()?)?);
+            draft.notes.extend(unraised(&event));
             draft.rule.packet.push(PacketCondition::Event(event));
         }
         Word::IpReputation => iprep(draft, opt.need()?, context)?,
