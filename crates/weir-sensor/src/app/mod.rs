@@ -25,6 +25,7 @@ mod limits;
 mod lines;
 mod mail;
 mod mime;
+mod modbus;
 mod mqtt;
 mod names;
 pub(crate) mod nfs;
@@ -101,6 +102,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     ldap::LDAP,
     mqtt::MQTT,
     dnp3::DNP3,
+    modbus::MODBUS,
     enip::ENIP,
     krb5::KRB5,
     nfs::NFS,
