@@ -129,7 +129,7 @@ impl Check {
                     | PacketCondition::FlowBytes(..)
                     | PacketCondition::CertificateValid(_)
                     | PacketCondition::Placed(..)
-                    | PacketCondition::FileSize(_)
+                    | PacketCondition::FileSize(..)
                     | PacketCondition::FileSum(..)
                     | PacketCondition::Application(..)
                     | PacketCondition::Hook(Hook::All | Hook::Reached(..))
@@ -154,7 +154,7 @@ impl Check {
                 | Check::Plain(
                     PacketCondition::CertificateValid(_)
                         | PacketCondition::Placed(..)
-                        | PacketCondition::FileSize(_)
+                        | PacketCondition::FileSize(..)
                         | PacketCondition::FileSum(..)
                         | PacketCondition::Hook(Hook::Reached(..))
                 )
@@ -423,12 +423,12 @@ impl Check {
                 let b = packet.data.get(header + 4..header + 8)?;
                 number(r, u64::from(u32::from_be_bytes([b[0], b[1], b[2], b[3]])))
             }
-            PacketCondition::FileSize(r) => {
+            PacketCondition::FileSize(r, way) => {
+                let way = way.or(scene.direction);
                 // Of what was cut the rest is not known: it is at least so large.
                 let open = !r.negated && r.high == u64::MAX && r.mask == u64::MAX;
                 let files = scene.transaction?.files.iter();
-                let mut found =
-                    files.filter(|f| Some(f.direction) == scene.direction && (f.whole || open));
+                let mut found = files.filter(|f| Some(f.direction) == way && (f.whole || open));
                 Some(found.any(|f| in_range(r, f.size)))
             }
             PacketCondition::FileSum(sum, list, negated) => {

@@ -76,7 +76,7 @@ fn files_out<'a>(draft: &mut Draft<'a>, opt: Opt<'a>, stores: bool) -> Parsed<()
         draft.notes.push(note.to_owned());
     }
     let any = Range::new(0, u64::MAX, false);
-    draft.rule.packet.push(PacketCondition::FileSize(any));
+    draft.rule.packet.push(PacketCondition::FileSize(any, None));
     Ok(())
 }
 
@@ -381,8 +381,16 @@ pub(super) fn option<'a>(
         }
         Word::FileStore => files_out(draft, opt, context.settings.stores)?,
         Word::FileSize => {
-            let size = span(u64::MAX)?;
-            draft.rule.packet.push(PacketCondition::FileSize(size));
+            let value = opt.need()?;
+            let parts = commas(value);
+            // A rule about both directions says whose files it means.
+            let (way, size) = match &parts[..] {
+                [way, size] if draft.whole && way.is("to_client") => (Some(ToClient), *size),
+                [way, size] if draft.whole && way.is("to_server") => (Some(ToServer), *size),
+                _ => (None, value),
+            };
+            let size = range(size, u64::MAX, dialect)?;
+            draft.rule.packet.push(PacketCondition::FileSize(size, way));
         }
         Word::VlanLayers => {
             let layers = span(3)?;
