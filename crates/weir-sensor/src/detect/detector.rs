@@ -89,6 +89,11 @@ impl Detector {
         &self.work.matches
     }
 
+    /// Whether a rule has passed the packet that was inspected last.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.work.packet_passed.is_some()
+    }
+
     /// By generator and number of a rule: how often it was given up at a limit, and counted as not holding.
     pub fn limited(&self) -> &BTreeMap<(u32, u32), u64> {
         &self.work.limited

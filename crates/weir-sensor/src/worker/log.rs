@@ -397,6 +397,7 @@ impl PipelineState {
             fits
         });
         self.counts.beyond += (before - matches.len()) as u64;
+        let passed = self.detector.has_passed();
         self.detector.clear();
         let (info, mut extra) = of.unzip();
         let ruleset = Arc::clone(&self.engine.ruleset);
@@ -528,6 +529,8 @@ impl PipelineState {
                         inline,
                         forwarded,
                         transaction: found.map(|t| t.number).or(one.transaction),
+                        passed: inline && passed,
+                        guessed: guessed.is_some(),
                         to_server: info.and(one.direction).map(|d| d == Direction::ToServer),
                         app: names(talk),
                         record,

@@ -145,6 +145,10 @@ pub struct AlertFacts<'a> {
     pub effect: Effect,
     /// The transaction it is about.
     pub transaction: Option<u64>,
+    /// A rule has passed the packet.
+    pub passed: bool,
+    /// The rule did not ask for one: it is the only one of the flow.
+    pub guessed: bool,
     /// `to_server` (true) or `to_client`, of packets that belong to a flow.
     pub to_server: Option<bool>,
     /// Names of the application.
@@ -303,6 +307,7 @@ pub fn alert(
             (Action::Pass, _) => r#"{"action":"pass"}"#,
             // A reset beside the traffic stops nothing that has passed.
             (_, Effect::Blocked) if facts.inline => r#"{"action":"drop"}"#,
+            _ if facts.passed => r#"{"action":"pass"}"#,
             _ => r#"{"action":"alert"}"#,
         };
         o.key("verdict").extend_from_slice(verdict.as_bytes());
