@@ -133,6 +133,8 @@ pub struct Transaction {
     pub(crate) little: [bool; 2],
     /// It is in the log.
     pub logged: bool,
+    /// Alerts that it was shown with although their rules do not ask for one.
+    pub(crate) guessed: u8,
     /// So many of its files are in the log.
     pub logged_files: usize,
     /// An answer to it has begun; of HTTP/1.
@@ -488,6 +490,11 @@ impl Transaction {
         *direction.of_mut(&mut self.complete) = true;
         *direction.of_mut(&mut self.ended) = true;
         self.done |= self.ended == [true; 2];
+    }
+
+    /// Whether it is a message of one direction.
+    pub(crate) fn is_message(&self) -> bool {
+        self.kind.turns == Turns::Message
     }
 
     /// Whether something was said in a direction.

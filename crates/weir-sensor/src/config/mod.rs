@@ -64,6 +64,8 @@ pub struct SensorConfig {
     pub app: App,
     /// Alerts that one packet may give; the rest of them is counted.
     pub alerts: usize,
+    /// How often a transaction is shown with alerts of rules that do not ask for one, if it is the only one of its flow (`detect.guess-applayer-tx`); 0: not at all.
+    pub guesses: u8,
     /// Rules that are loaded anew count even if more of them are broken than before.
     pub broken_reloads: bool,
     /// How many steps one match of a regular expression may take, if said.
@@ -174,6 +176,12 @@ impl SensorConfig {
             alerts: s
                 .number("packet-alert-max")?
                 .map_or(ALERTS, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+            guesses: match s.truth("detect.guess-applayer-tx")? {
+                Some(true) => s
+                    .number("detect.stream-tx-log-limit")?
+                    .map_or(GUESSES, |n| u8::try_from(n).unwrap_or(u8::MAX)),
+                _ => 0,
+            },
             broken_reloads: match s.text(BROKEN).as_deref() {
                 None | Some("keep") => false,
                 Some("load") => true,

@@ -489,6 +489,19 @@ impl PipelineState {
                     {
                         found = talk.and_then(|t| t.transactions.live.iter().find(|t| !t.logged));
                     }
+                    let guesses = self.guesses;
+                    let guessed =
+                        tcp && found.is_none() && one.transaction.is_none() && guesses > 0;
+                    if guessed {
+                        let way = one.direction.unwrap_or(Direction::ToServer);
+                        let live = talk.into_iter().flat_map(|t| &t.transactions.live);
+                        let mut open = live.filter(|t| !t.is_message() || way_of(t, way) == way);
+                        found = match (open.next(), open.next()) {
+                            (Some(only), None) if only.guessed < guesses => Some(only),
+                            _ => None,
+                        };
+                    }
+                    let guessed = found.filter(|_| guessed).map(|t| t.id);
                     // What a stream said is not what this packet says.
                     let streamed = tcp && (one.stream || one.transaction.is_some());
                     let said = extra.as_ref().zip(one.direction).filter(|_| streamed);
@@ -555,6 +568,12 @@ impl PipelineState {
                         stream: streamed,
                     };
                     eve::alert(&mut self.bytes, &head, text, &facts, &self.logs.options);
+                    if let Some(id) = guessed
+                        && let Some(talk) = extra.as_mut().and_then(|e| e.talk.as_mut())
+                        && let Some(t) = talk.transactions.find(id)
+                    {
+                        t.guessed += 1;
+                    }
                 }
                 middle = self.bytes.len();
                 if self.logs.fast.is_some() {

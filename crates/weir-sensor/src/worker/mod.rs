@@ -114,6 +114,11 @@ struct PipelineState {
     prevention: Prevention,
     /// Flows are let go when a stream has reached its depth; and applications whose flows are once both ends encrypt.
     bypass: (bool, Vec<App>),
+    /// Streams are looked at with each packet, as packets may be dropped; and sessions of which one end is seen are followed.
+    inline: bool,
+    one_sided: bool,
+    /// How often the only transaction of a flow is shown with alerts of rules that do not ask for one; 0: not at all.
+    guesses: u8,
     /// Place in its batch of the frame that is looked at, and what is sent for those that are rejected; none where nobody would send it.
     place: u32,
     answers: Option<Vec<Answer>>,
@@ -289,6 +294,9 @@ impl Pipeline {
                     config.firewall.is_some(),
                 ),
                 bypass: (config.stream.bypass, config.app.bypass.clone()),
+                inline: config.stream.inline,
+                one_sided: config.stream.one_sided,
+                guesses: config.guesses,
                 place: 0,
                 answers: config.inline.is_some().then(Vec::new),
                 smb_depth: config.stream.smb_depth,

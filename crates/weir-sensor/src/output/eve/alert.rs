@@ -76,11 +76,16 @@ impl RuleText {
         } else {
             &rule.category
         };
+        let message = if rule.message.is_empty() {
+            "(null)"
+        } else {
+            &rule.message
+        };
         // Writing to memory does not fail.
         let _ = write!(
             fast,
-            "[**] [{}:{}:{}] {} [**] [Classification: {class}] [Priority: {}] ",
-            rule.gid, rule.sid, rule.rev, rule.message, rule.priority
+            "[**] [{}:{}:{}] {message} [**] [Classification: {class}] [Priority: {}] ",
+            rule.gid, rule.sid, rule.rev, rule.priority
         );
         fast.shrink_to_fit();
         let inside = eve[1..eve.len() - 1].to_vec();
@@ -190,6 +195,9 @@ pub fn alert(
     options: &EveOptions,
 ) {
     let mut o = begin(out, "alert", head, options);
+    if facts.guessed {
+        o.boolean("tx_guessed", true);
+    }
     if let Some(id) = facts.transaction {
         o.number("tx_id", id);
     }
