@@ -80,6 +80,10 @@ pub struct SensorConfig {
     pub inline: Option<Joined>,
     /// What becomes of sessions whose beginning was not seen.
     pub midstream: Policy,
+    /// Somebody asked for that policy.
+    pub midstream_told: bool,
+    /// What becomes of flows whose parser gives up (`app-layer.error-policy`).
+    pub app_errors: Policy,
     /// Files of the firewall's rules, if there is one (`firewall.enabled`): what no rule accepts is dropped.
     pub firewall: Option<Vec<PathBuf>>,
     /// What an analysis of rules writes.
@@ -96,6 +100,8 @@ pub struct SensorConfig {
 
 /// Alerts of one packet, as users of such sensors are used to.
 const ALERTS: usize = 15;
+/// How often the only transaction of a flow is shown with such alerts if nothing else is set.
+const GUESSES: u8 = 4;
 /// What becomes of rules that are loaded anew and of which more are broken.
 const BROKEN: &str = "rule-reload.broken";
 
@@ -199,6 +205,8 @@ impl SensorConfig {
             ips,
             inline: inline::joined(s)?,
             midstream: prevention::midstream(s, ips)?,
+            midstream_told: prevention::is_told(s),
+            app_errors: prevention::app_errors(s, ips)?,
             firewall: prevention::firewall(s, ips)?,
             analysis: analysis::analysis(s)?,
             logs: logs(s)?,

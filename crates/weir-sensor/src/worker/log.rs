@@ -108,6 +108,7 @@ fn facts(info: &Info, alerted: bool, talk: Option<&Conversation>) -> FlowFacts {
     FlowFacts {
         action: None,
         exception: None,
+        error: None,
         transactions: talk.map(|t| t.transactions.count).filter(|n| *n > 0),
         client: (info.client, info.client_port),
         server: (info.server, info.server_port),
@@ -941,6 +942,7 @@ impl PipelineState {
         });
         let mut facts = facts(info, extra.alerted, extra.talk.as_ref());
         facts.exception = extra.standing.exception.map(Policy::name);
+        facts.error = extra.standing.error.map(Policy::name);
         let passed = || extra.state.is_passed().then_some("pass");
         facts.action = extra.standing.action().or_else(passed);
         if extra.standing.fate == Fate::Bypassed {

@@ -78,6 +78,8 @@ struct FlowAnalysis {
     told_events: usize,
     /// A stream of it has reached its depth.
     deep: bool,
+    /// Its parser gave up, and the policy for that was not applied yet.
+    failed: bool,
     /// What was decided of all its packets.
     standing: Standing,
     /// From which transaction on files of each direction are written out.
@@ -288,11 +290,7 @@ impl Pipeline {
                     .collect(),
                 counts: AppCounts::default(),
                 alerts: config.alerts,
-                prevention: Prevention::new(
-                    config.ips,
-                    config.midstream,
-                    config.firewall.is_some(),
-                ),
+                prevention: Prevention::new(config),
                 bypass: (config.stream.bypass, config.app.bypass.clone()),
                 inline: config.stream.inline,
                 one_sided: config.stream.one_sided,
@@ -643,6 +641,7 @@ impl PipelineState {
             unseen: session.is_some_and(|s| s.state() == crate::stream::State::None),
             taken_up: session.is_some_and(crate::stream::Session::is_midstream),
             passed: flow.extra.state.is_passed(),
+            failed: std::mem::take(&mut flow.extra.failed),
         };
         let inspected = self.prevention.arrive(&mut flow.extra.standing, arrival);
         flow.extra.state.passed |= flow.extra.standing.fate == Fate::Passed;
@@ -712,6 +711,11 @@ impl PipelineState {
             && packet.quoted.is_none()
         {
             self.talk(&flow.info, &mut flow.extra, direction, payload);
+            if std::mem::take(&mut flow.extra.failed)
+                && !self.prevention.fail(&mut flow.extra.standing)
+            {
+                return;
+            }
         }
         let offset = stream_offset(packet, flow, direction);
         self.renew(&mut flow.extra);
@@ -910,6 +914,7 @@ impl PipelineState {
             extra.changed = [true; 2];
             extra.unlooked = true;
             if talk.transactions.failed {
+                extra.failed = true;
                 let what = (talk.app(), tcp, false);
                 *self.counts.errors.entry(what).or_default() += 1;
             }

@@ -185,7 +185,6 @@ fn keys_that_would_be_missed() {
         keys,
         [
             "af-packet.0.bpf-filter: port 80",
-            "app-layer.error-policy: reject",
             "outputs.0.tcp-data.enabled: true",
             "outputs.2.http-log.enabled: true",
             "stream.memcap-policy: drop-flow",
