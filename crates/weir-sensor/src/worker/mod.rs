@@ -777,7 +777,8 @@ impl PipelineState {
                     live.iter().any(|t| t.complete[d] && !t.inspected[d])
                 });
             let answered = std::mem::take(&mut extra.answered[d]);
-            self.pieces(&moment, &view, extra, side, whole || answered);
+            let all = whole || answered || self.inline;
+            self.pieces(&moment, &view, extra, side, all);
             over[d] = (whole || answered)
                 && (extra.talk.as_ref()).is_some_and(|talk| talk.is_between(side));
             if over[d] {
