@@ -169,9 +169,8 @@ pub(super) fn option<'a>(
             let condition = match value.split_once('.') {
                 Some((app, event)) => app::event(app, event).map(|found| {
                     if !found.raised {
-                        draft
-                            .notes
-                            .push(format!("nothing raises `{value}`: the rule never matches"));
+                        let note = format!("nothing raises `{value}`: the rule never matches");
+                        draft.notes.push(note);
                     }
                     PacketCondition::AppEvent(found.app.to_owned(), found.event.to_owned())
                 }),
