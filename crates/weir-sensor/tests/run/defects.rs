@@ -327,7 +327,11 @@ fn data_of_a_syn_alerts_once() {
             );
             if accepted {
                 // At once, as nobody is expected to read it; what is about streams alone, with what its sender sends once the other end has answered.
-                let packet = if options.contains("only_stream") { 5 } else { 1 };
+                let packet = if options.contains("only_stream") {
+                    5
+                } else {
+                    1
+                };
                 assert_eq!(alerts[0]["pcap_cnt"], packet, "{}", alerts[0]);
             }
         }

@@ -138,7 +138,8 @@ fn what_is_dropped_is_not_passed() {
     let rules = "alert udp any any -> any any (content:\"good\"; sid:1;)\npass udp any any -> any any (content:\"good\"; sid:2;)\n";
     let mut how = How::rules(rules)
         .set("ips.simulate=yes")
-        .set("outputs.0.eve-log.types.alert.verdict=yes");
+        .set("outputs.0.eve-log.types.alert.verdict=yes")
+        .set("outputs.1.fast.enabled=yes");
     for (n, action) in ["alert", "pass", "drop", "reject"].iter().enumerate() {
         how = how.set(&format!("action-order.{n}={action}"));
     }
