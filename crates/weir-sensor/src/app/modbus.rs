@@ -371,7 +371,7 @@ fn read_response(
     let d = m.data;
     let same = request.is_none_or(|p| p.function == m.function & 0x7f);
     if m.function >= 0x80 {
-        let Some(code) = d.get(0).copied().filter(|_| d.len() == 1) else {
+        let Some(code) = d.first().copied().filter(|_| d.len() == 1) else {
             faults.length = true;
             return same;
         };
