@@ -235,6 +235,16 @@ buffers! {
     FrameEnipData: "frame:enip.data" [] () Some(App::Enip), Both, true, "What is behind its head.";
     FrameEnipItem: "frame:enip.enip.item" [] () Some(App::Enip), Both, true, "An item of a message of EtherNet/IP, with its type and length.";
     FrameEnipCip: "frame:enip.cip" [] () Some(App::Enip), Both, true, "A message of CIP, also one among several in another.";
+    FrameSipPdu: "frame:sip.pdu" [] () Some(App::Sip), Both, true, "A message of SIP as sent; over TCP without a body of more than 64 KiB.";
+    FrameSipRequestLine: "frame:sip.request.line" [] () Some(App::Sip), Request, true, "Its first line with its end, of a request.";
+    FrameSipRequestHeaders: "frame:sip.request.headers" [] () Some(App::Sip), Request, true, "Its header fields, without the empty line.";
+    FrameSipRequestBody: "frame:sip.request.body" [] () Some(App::Sip), Request, true, "Its body.";
+    FrameSipResponseLine: "frame:sip.response.line" [] () Some(App::Sip), Response, true, "The first line of a response with its end.";
+    FrameSipResponseHeaders: "frame:sip.response.headers" [] () Some(App::Sip), Response, true, "Its header fields, without the empty line.";
+    FrameSipResponseBody: "frame:sip.response.body" [] () Some(App::Sip), Response, true, "Its body.";
+    FrameMqttPdu: "frame:mqtt.pdu" [] () Some(App::Mqtt), Both, true, "A message of MQTT as sent.";
+    FrameMqttHeader: "frame:mqtt.header" [] () Some(App::Mqtt), Both, true, "Its fixed header.";
+    FrameMqttData: "frame:mqtt.data" [] () Some(App::Mqtt), Both, true, "What is behind its fixed header.";
     FrameDcerpcPdu: "frame:dcerpc.pdu" [] () Some(App::Dcerpc), Both, true, "A message of DCE/RPC over TCP as sent.";
     FrameDcerpcHeader: "frame:dcerpc.hdr" [] () Some(App::Dcerpc), Both, true, "Its head of 16 bytes.";
     FrameDcerpcData: "frame:dcerpc.data" [] () Some(App::Dcerpc), Both, true, "What is behind its head.";

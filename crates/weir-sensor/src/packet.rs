@@ -302,6 +302,8 @@ pub struct Tcp {
     pub mss: Option<u16>,
     /// Whether selective acknowledgements are offered.
     pub sack_permitted: bool,
+    /// TCP Fast Open (RFC 7413): data of its SYN may be read before the handshake is done.
+    pub fast_open: bool,
     /// What it is signed by.
     pub signature: Signature,
 }

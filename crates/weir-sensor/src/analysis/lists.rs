@@ -63,7 +63,7 @@ pub(super) fn place(condition: &PacketCondition) -> Place {
         PacketCondition::AppEvent(..)
         | PacketCondition::Record(..)
         | PacketCondition::Placed(..)
-        | PacketCondition::FileSize(_)
+        | PacketCondition::FileSize(..)
         | PacketCondition::FileSum(..)
         | PacketCondition::CertificateValid(_)
         | PacketCondition::Hook(Hook::Reached(..)) => Place::Transaction,

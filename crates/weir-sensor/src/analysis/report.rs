@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::config::SensorConfig;
 use crate::load::{Book, BookError, empty_book, kept_book};
-use crate::rules::{Dialect, Expressions, Note, Rule, Source};
+use crate::rules::{Condition, Dialect, Expressions, Note, Rule, Source};
 
 use super::dependencies::Bits;
-use super::details::{conditions, options};
+use super::details::{conditions, is_first, options};
 use super::engines::{leading, of_packets, of_transactions};
 use super::grouping::Groups;
 use super::kind::{Needs, flags, kind, requirements};
@@ -122,6 +122,41 @@ pub fn analyze(
     Ok(Analysis { book, files })
 }
 
+/// What becomes of options that say something else than they seem to.
+fn of_options(lists: &Lists<'_>) -> Vec<&'static str> {
+    let (mut within, mut distance, mut raw) = (false, false, false);
+    for group in &lists.rule.groups {
+        for (at, condition) in group.conditions.iter().enumerate() {
+            if let Condition::Content(content) = condition
+                && is_first(group, at)
+            {
+                within |= content.within.is_some();
+                distance |= content.distance.is_some();
+            }
+        }
+    }
+    for option in lists.source.options.iter().filter(|o| o.name == "pcre") {
+        let flags = option.value.rsplit('/').next().unwrap_or_default();
+        raw |= flags.contains('B');
+    }
+    let notes = [
+        (
+            within,
+            "'within' option for pattern w/o previous content was converted to 'depth'",
+        ),
+        (
+            distance,
+            "'distance' option for pattern w/o previous content was converted to 'offset'",
+        ),
+        (
+            raw,
+            "'/B' (rawbytes) option is a no-op and is silently ignored",
+        ),
+    ];
+    let notes = notes.into_iter().filter(|(said, _)| *said);
+    notes.map(|(_, note)| note).collect()
+}
+
 /// A rule as `rules.json` has it.
 fn object(
     lists: &Lists<'_>,
@@ -145,11 +180,12 @@ fn object(
         "pkt_engines": of_packets(lists, lead),
         "lists": by_list(lists, lead),
     });
-    let notes: Vec<&str> = notes
+    let mut notes: Vec<&str> = notes
         .iter()
         .filter(|n| n.sid == rule.sid && n.place == rule.place)
         .map(|n| n.text.as_str())
         .collect();
+    notes.extend(of_options(lists));
     let prefilter = || {
         let at = source.options.iter().position(|o| o.name == "prefilter")?;
         let before = lists.packet.iter().rfind(|p| **p < at)?;

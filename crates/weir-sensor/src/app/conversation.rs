@@ -127,6 +127,11 @@ impl Conversation {
         self.transactions.encrypted
     }
 
+    /// Only one end of the flow is seen: no request is ever answered.
+    pub(crate) fn is_alone(&mut self, alone: bool) {
+        self.transactions.alone = alone;
+    }
+
     /// The next bytes of a stream in one direction, or one datagram.
     pub fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, wanted: &Asked) {
         if self.parser.is_some() {
@@ -268,6 +273,7 @@ impl Conversation {
             return;
         }
         self.app = app;
+        self.transactions.most = asked.limits.of(app);
         let start = Start {
             stream: !self.datagrams,
             asked,

@@ -21,8 +21,6 @@ use crate::packet::Direction::{ToClient, ToServer};
 
 /// The longest line of a command or a reply if nothing else is set; what exceeds it is left out.
 const MOST_LINE: usize = 4096;
-/// Commands that may wait for a reply.
-const MOST_PENDING: usize = 256;
 /// Reply lines of one command that are kept.
 const MOST_REPLIES: usize = 64;
 
@@ -110,6 +108,7 @@ static KIND: Kind = Kind {
         "request_command_too_long",
         "response_command_too_long",
     ],
+    most: 1024,
     // What a server says fills a buffer that is asked for.
     may_lack: |t, direction| direction == ToServer || t.all().any(|(_, d, _)| d == direction),
     ..Kind::EXCHANGE
@@ -205,6 +204,9 @@ impl Ftp {
         if let Some(t) = self.unasked.take().and_then(|id| out.find(id)) {
             t.finish();
         }
+        if !out.may_begin(&KIND) {
+            return;
+        }
         let t = out.begin(&KIND, time);
         let id = t.id;
         if cut {
@@ -275,7 +277,7 @@ impl Ftp {
         if let Some((direction, address, port)) = expected {
             self.announce(direction, address, port, out);
         }
-        if self.pending.len() >= MOST_PENDING
+        if self.pending.len() >= out.most(&KIND)
             && let Some((old, _)) = self.pending.pop_front()
             && let Some(t) = out.find(old)
         {

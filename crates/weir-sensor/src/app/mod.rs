@@ -21,10 +21,12 @@ mod ike;
 mod kept;
 mod krb5;
 mod ldap;
+mod limits;
 mod lines;
 mod magic;
 mod mail;
 mod mime;
+mod modbus;
 mod mqtt;
 mod names;
 pub(crate) mod nfs;
@@ -55,6 +57,7 @@ pub use conversation::Conversation;
 pub use digest::Sums;
 pub use http::{HttpWanted, Invalid, PathRules};
 pub(crate) use kept::Kept;
+pub use limits::Limits;
 pub(crate) use mime::SCHEMES as URL_SCHEMES;
 pub use names::App;
 pub use probe::{Ports, Recognized};
@@ -100,6 +103,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     ldap::LDAP,
     mqtt::MQTT,
     dnp3::DNP3,
+    modbus::MODBUS,
     enip::ENIP,
     krb5::KRB5,
     nfs::NFS,

@@ -333,6 +333,8 @@ struct Message<'a> {
     id: Option<u16>,
     /// Code of an acknowledgement.
     code: u8,
+    /// All of it as sent, and how much of that is its head.
+    frames: Option<(&'a [u8], usize)>,
 }
 
 impl<'a> Message<'a> {
@@ -566,6 +568,18 @@ impl Mqtt {
         t.facts.push(("mqtt.flags", head.flags.into()));
         t.facts.push(("mqtt.qos", head.qos().into()));
         t.facts.extend(message.facts);
+        if let Some((whole, size)) = message.frames {
+            let (header, data) = whole.split_at_checked(size).unwrap_or((whole, &[]));
+            for (buffer, bytes) in [
+                (Buffer::FrameMqttPdu, whole),
+                (Buffer::FrameMqttHeader, header),
+                (Buffer::FrameMqttData, data),
+            ] {
+                if self.wanted.buffers.has(buffer) {
+                    t.push(buffer, d, bytes);
+                }
+            }
+        }
         for (buffer, bytes) in message.buffers {
             if self.wanted.buffers.has(buffer) && buffer.sides().has(d) {
                 t.push(buffer, d, bytes);
@@ -609,10 +623,11 @@ impl Mqtt {
         &mut self,
         d: Direction,
         head: Head,
-        body: &[u8],
+        whole: &[u8],
         time: u64,
         out: &mut Transactions,
     ) {
+        let body = whole.get(head.size..).unwrap_or_default();
         let passwords = !self.wanted.said.mqtt_no_passwords;
         let read = Message::read(head, self.version, passwords, body);
         // Version 3 has no AUTH.
@@ -622,7 +637,8 @@ impl Mqtt {
             _ if head.qos() == 3 => Some("invalid_qos_level"),
             _ => None,
         };
-        let Some(message) = read.filter(|_| wrong.is_none()) else {
+        let frames = (whole, head.size);
+        let Some(mut message) = read.filter(|_| wrong.is_none()) else {
             let t = self.begin(d, time, out);
             let lacks = match head.kind {
                 3 => head.qos() > 0 && body.len() <= 2,
@@ -634,10 +650,15 @@ impl Mqtt {
                 None if lacks => "missing_msg_id",
                 None => "malformed_traffic",
             });
-            self.fill(t, d, head, Message::default());
+            let message = Message {
+                frames: Some(frames),
+                ..Message::default()
+            };
+            self.fill(t, d, head, message);
             t.finish();
             return;
         };
+        message.frames = Some(frames);
         // Who began what this belongs to, if it is not this one.
         let answers = match head.kind {
             2 => Some((1, d.reversed(), "missing_connect")),
@@ -758,10 +779,10 @@ impl Parser for Mqtt {
                 rest = rest.get(all..).unwrap_or_default();
                 continue;
             }
-            let Some(body) = rest.get(h.size..all) else {
+            let Some(whole) = rest.get(..all) else {
                 break;
             };
-            self.message(d, h, body, time, out);
+            self.message(d, h, whole, time, out);
             rest = rest.get(all..).unwrap_or_default();
         }
         let done = waiting.len() - rest.len();

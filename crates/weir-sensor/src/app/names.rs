@@ -63,4 +63,5 @@ apps! {
     Enip: "enip";
     Dnp3: "dnp3";
     Doh2: "doh2";
+    Modbus: "modbus";
 }

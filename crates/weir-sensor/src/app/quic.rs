@@ -207,6 +207,7 @@ pub(super) const QUIC: Protocol = Protocol {
     datagram: Some(|first| looks_like(first.bytes)),
     parser: Some(|start| Box::new(Quic::new(start.asked))),
     kind: Some(&KIND),
+    unraised_events: &["crypto_frag_too_long", "error_on_data", "failed_decrypt"],
     log: Log {
         numbered: false,
         direction: |_, packet| packet,

@@ -24,6 +24,7 @@ pub(super) const RFB: Protocol = Protocol {
     })),
     parser: Some(|start| Box::new(Rfb::new(start.asked))),
     kind: Some(&KIND),
+    unraised_events: &["confused_state", "unknown_security_result"],
     facts: &[
         Fact {
             keyword: RESULT,

@@ -63,6 +63,8 @@ const RARE_METHODS: &[&[u8]] = &[b"ACK sip", b"BYE sip", b"CANCEL sip", b"MESSAG
 
 /// Bytes of a head in a stream; of one that is longer nothing is read, nor of what follows it.
 const MOST_HEAD: usize = 16 * 1024;
+/// Bytes of a body that are waited for in streams if rules ask for it.
+const MOST_BODY: u64 = 64 * 1024;
 /// Header fields of one message that are looked at.
 const MOST_FIELDS: usize = 256;
 
@@ -206,6 +208,8 @@ pub(super) struct Sip {
     stream: bool,
     wanted: Wanted,
     sides: [Side; 2],
+    /// Time of the last bytes.
+    time: u64,
 }
 
 impl Sip {
@@ -214,19 +218,83 @@ impl Sip {
             stream,
             wanted: *wanted,
             sides: [Side::default(), Side::default()],
+            time: 0,
         }
     }
 
     /// A message whose head is whole; returns the length of its body, as it says, or `None` if it is no message.
-    fn message(&self, d: Direction, head: &[u8], time: u64, out: &mut Transactions) -> Option<u64> {
+    fn message(
+        &self,
+        d: Direction,
+        (head, body): (&[u8], &[u8]),
+        time: u64,
+        out: &mut Transactions,
+    ) -> Option<u64> {
         let t = begin(d, time, out);
         let read = read(head);
         match &read {
-            Some(read) => self.note(t, d, read),
+            Some(read) => {
+                self.note(t, d, read);
+                self.frames(t, d, (head, body));
+            }
             None => t.event("invalid_data"),
         }
         t.finish();
         read.map(|read| read.length.unwrap_or(0))
+    }
+
+    /// Whether rules ask for bodies.
+    fn asks_bodies(&self) -> bool {
+        let bodies = [
+            Buffer::FrameSipPdu,
+            Buffer::FrameSipRequestBody,
+            Buffer::FrameSipResponseBody,
+        ];
+        bodies.iter().any(|b| self.wanted.buffers.has(*b))
+    }
+
+    /// A body that was waited for will not be whole: its message is told with what there is.
+    fn end_wait(&mut self, d: Direction, out: &mut Transactions) {
+        let side = std::mem::take(d.of_mut(&mut self.sides));
+        let bytes = side.carry.as_slice();
+        let Some(end) = end_of_head(bytes).filter(|_| self.stream && self.asks_bodies()) else {
+            *d.of_mut(&mut self.sides) = side;
+            return;
+        };
+        let (head, body) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+        let length = self.message(d, (head, body), self.time, out);
+        d.of_mut(&mut self.sides).skip = length.unwrap_or(0).saturating_sub(body.len() as u64);
+    }
+
+    /// Parts of a message as sent.
+    fn frames(&self, t: &mut Transaction, d: Direction, (head, body): (&[u8], &[u8])) {
+        let at = memchr::memchr(b'\n', head).map_or(head.len(), |end| end + 1);
+        let (line, fields) = head.split_at_checked(at).unwrap_or((head, &[]));
+        let fields = fields.strip_suffix(b"\n").unwrap_or(fields);
+        let fields = fields.strip_suffix(b"\r").unwrap_or(fields);
+        let names = match d {
+            Direction::ToServer => [
+                Buffer::FrameSipRequestLine,
+                Buffer::FrameSipRequestHeaders,
+                Buffer::FrameSipRequestBody,
+            ],
+            Direction::ToClient => [
+                Buffer::FrameSipResponseLine,
+                Buffer::FrameSipResponseHeaders,
+                Buffer::FrameSipResponseBody,
+            ],
+        };
+        if self.wanted.buffers.has(Buffer::FrameSipPdu) {
+            t.build(Buffer::FrameSipPdu, d, |out| {
+                out.extend_from_slice(head);
+                out.extend_from_slice(body);
+            });
+        }
+        for (buffer, bytes) in names.into_iter().zip([line, fields, body]) {
+            if self.wanted.buffers.has(buffer) && !bytes.is_empty() {
+                t.push(buffer, d, bytes);
+            }
+        }
     }
 
     /// What rules and the log are told of a message.
@@ -311,8 +379,18 @@ impl Sip {
                 }
                 break;
             };
-            let Some(length) = self.message(d, rest.get(..end).unwrap_or_default(), time, out)
-            else {
+            let (head, behind) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+            let mut body = &[][..];
+            if self.asks_bodies()
+                && let Some(length) = read(head).and_then(|head| head.length)
+                && length <= MOST_BODY
+            {
+                match behind.get(..length as usize) {
+                    Some(whole) => body = whole,
+                    None => break,
+                }
+            }
+            let Some(length) = self.message(d, (head, body), time, out) else {
                 // Where the next message begins is unknown.
                 out.failed = true;
                 return;
@@ -344,6 +422,7 @@ fn begin(d: Direction, time: u64, out: &mut Transactions) -> &mut Transaction {
 
 impl Parser for Sip {
     fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
+        self.time = time;
         if self.stream {
             return self.streamed(d, bytes, time, out);
         }
@@ -353,7 +432,8 @@ impl Parser for Sip {
         }
         match end_of_head(bytes) {
             Some(end) => {
-                self.message(d, bytes.get(..end).unwrap_or_default(), time, out);
+                let parts = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+                self.message(d, parts, time, out);
             }
             // A line that is no first line will not become one.
             None if memchr::memchr(b'\n', bytes).is_some_and(|end| {
@@ -367,6 +447,7 @@ impl Parser for Sip {
     }
 
     fn gap(&mut self, d: Direction, length: u64, out: &mut Transactions) {
+        self.end_wait(d, out);
         let side = d.of_mut(&mut self.sides);
         // Of a body nothing is read; where a head was lost, the next one is not found.
         match side.skip.checked_sub(length) {
@@ -375,7 +456,9 @@ impl Parser for Sip {
         }
     }
 
-    fn end(&mut self, _: Direction, _: &mut Transactions) {}
+    fn end(&mut self, d: Direction, out: &mut Transactions) {
+        self.end_wait(d, out);
+    }
 
     fn memory(&self) -> usize {
         size_of::<Sip>() + self.sides.iter().map(|s| s.carry.capacity()).sum::<usize>()

@@ -33,7 +33,11 @@ pub(super) const SMTP: Protocol = Protocol {
     kind: Some(&KIND),
     loud: true,
     // Messages are cut by their lengths and their dots: nothing stays that is of neither.
-    unraised_events: &["bdat_chunk_len_exceeded", "unparsable_content"],
+    unraised_events: &[
+        "bdat_chunk_len_exceeded",
+        "failed_protocol_change",
+        "unparsable_content",
+    ],
     files: true,
     ..Protocol::NONE
 };

@@ -29,6 +29,8 @@ pub struct Kind {
     pub answered: fn(&Transaction) -> bool,
     /// Whether a buffer that is not there is missing from a message, rather than the message from the transaction.
     pub may_lack: fn(&Transaction, Direction) -> bool,
+    /// How many of one flow may wait for their other half if nothing else is set (`max-tx`).
+    pub most: usize,
 }
 
 impl Kind {
@@ -39,6 +41,7 @@ impl Kind {
         events: &[],
         answered: |_| false,
         may_lack: |_, _| true,
+        most: MOST_LIVE,
     };
 
     /// Whether its parser reports an event.
@@ -131,6 +134,8 @@ pub struct Transaction {
     pub(crate) little: [bool; 2],
     /// It is in the log.
     pub logged: bool,
+    /// Alerts that it was shown with although their rules do not ask for one.
+    pub(crate) guessed: u8,
     /// So many of its files are in the log.
     pub logged_files: usize,
     /// An answer to it has begun; of HTTP/1.
@@ -520,6 +525,11 @@ impl Transaction {
         self.done |= self.ended == [true; 2];
     }
 
+    /// Whether it is a message of one direction.
+    pub(crate) fn is_message(&self) -> bool {
+        self.kind.turns == Turns::Message
+    }
+
     /// Whether something was said in a direction.
     pub fn has_begun(&self, direction: Direction) -> bool {
         self.is_over(direction)
@@ -623,6 +633,10 @@ pub struct Transactions {
     pub events: Vec<&'static str>,
     /// Transactions given up because too many waited.
     pub overflowed: u64,
+    /// How many may wait, if a configuration says it.
+    pub(crate) most: Option<usize>,
+    /// Only one end is seen: that nobody answers is not odd.
+    pub(crate) alone: bool,
 }
 
 /// A change of protocol in a stream: STARTTLS, CONNECT, an upgrade.
@@ -687,14 +701,7 @@ impl Transactions {
     /// Begins one.
     #[expect(clippy::expect_used, reason = "the line above pushes one")]
     pub fn begin(&mut self, kind: &'static Kind, time: u64) -> &mut Transaction {
-        // A peer that never answers must not make the list grow: what has waited longest is decided as it is.
-        if self.live.len() >= MOST_LIVE
-            && let Some(oldest) = self.live.iter_mut().find(|t| !t.done)
-        {
-            oldest.event(TOO_MANY);
-            oldest.finish();
-            self.overflowed += 1;
-        }
+        self.relieve(kind);
         self.live.push_back(Transaction {
             id: self.count,
             number: self.count - self.before,
@@ -705,6 +712,36 @@ impl Transactions {
         });
         self.count += 1;
         self.live.back_mut().expect("one was pushed")
+    }
+
+    /// How many may wait.
+    pub(crate) fn most(&self, kind: &Kind) -> usize {
+        self.most.unwrap_or(kind.most)
+    }
+
+    /// Whether another one may begin, of a protocol whose parser stops where too many wait.
+    pub(crate) fn may_begin(&mut self, kind: &'static Kind) -> bool {
+        // A parser that stopped begins no more, whatever is left of the segment that it is given.
+        let fits = !self.failed && (!self.relieve(kind) || self.alone);
+        self.failed |= !fits;
+        fits
+    }
+
+    /// A peer that never answers must not make the list grow: what has waited longest is decided as it is. Whether something was.
+    fn relieve(&mut self, kind: &'static Kind) -> bool {
+        let most = self.most(kind);
+        if self.live.len() < most || self.live.iter().filter(|t| !t.done).count() < most {
+            return false;
+        }
+        let Some(oldest) = self.live.iter_mut().find(|t| !t.done) else {
+            return false;
+        };
+        if !self.alone {
+            oldest.event(TOO_MANY);
+        }
+        oldest.finish();
+        self.overflowed += 1;
+        true
     }
 
     /// What is under way in this direction will not be seen to its end.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::digest::Sums;
 use super::http::HttpWanted;
+use super::limits::Limits;
 use super::switches::Switches;
 use crate::buffer::BufferSet;
 
@@ -40,6 +41,8 @@ pub struct Asked {
     pub http: Arc<HttpWanted>,
     /// Which protocols are recognized and parsed.
     pub switches: Switches,
+    /// How many transactions of a flow may wait.
+    pub limits: Limits,
 }
 
 impl Deref for Asked {
@@ -57,6 +60,7 @@ impl From<Wanted> for Asked {
             wanted,
             http: Arc::new(HttpWanted::USUAL),
             switches: Switches::default(),
+            limits: Limits::default(),
         }
     }
 }

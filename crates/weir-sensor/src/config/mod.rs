@@ -77,6 +77,8 @@ pub struct SensorConfig {
     pub app: App,
     /// Alerts that one packet may give; the rest of them is counted.
     pub alerts: usize,
+    /// How often a transaction is shown with alerts of rules that do not ask for one, if it is the only one of its flow (`detect.guess-applayer-tx`); 0: not at all.
+    pub guesses: u8,
     /// Rules that are loaded anew count even if more of them are broken than before.
     pub broken_reloads: bool,
     /// How many steps one match of a regular expression may take, if said.
@@ -91,6 +93,10 @@ pub struct SensorConfig {
     pub inline: Option<Joined>,
     /// What becomes of sessions whose beginning was not seen.
     pub midstream: Policy,
+    /// Somebody asked for that policy.
+    pub midstream_told: bool,
+    /// What becomes of flows whose parser gives up (`app-layer.error-policy`).
+    pub app_errors: Policy,
     /// Files of the firewall's rules, if there is one (`firewall.enabled`): what no rule accepts is dropped.
     pub firewall: Option<Vec<PathBuf>>,
     /// What an analysis of rules writes.
@@ -110,6 +116,8 @@ pub const DATA_FOLDER: &str = "default-data-dir";
 
 /// Alerts of one packet, as users of such sensors are used to.
 const ALERTS: usize = 15;
+/// How often the only transaction of a flow is shown with such alerts if nothing else is set.
+const GUESSES: u8 = 4;
 /// What becomes of rules that are loaded anew and of which more are broken.
 const BROKEN: &str = "rule-reload.broken";
 
@@ -195,6 +203,12 @@ impl SensorConfig {
             alerts: s
                 .number("packet-alert-max")?
                 .map_or(ALERTS, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+            guesses: match s.truth("detect.guess-applayer-tx")? {
+                Some(true) => s
+                    .number("detect.stream-tx-log-limit")?
+                    .map_or(GUESSES, |n| u8::try_from(n).unwrap_or(u8::MAX)),
+                _ => 0,
+            },
             broken_reloads: match s.text(BROKEN).as_deref() {
                 None | Some("keep") => false,
                 Some("load") => true,
@@ -212,6 +226,8 @@ impl SensorConfig {
             ips,
             inline: inline::joined(s)?,
             midstream: prevention::midstream(s, ips)?,
+            midstream_told: prevention::is_told(s),
+            app_errors: prevention::app_errors(s, ips)?,
             firewall: prevention::firewall(s, ips)?,
             analysis: analysis::analysis(s)?,
             logs: logs(s)?,

@@ -102,6 +102,27 @@ pub(super) fn midstream(s: &Settings, ips: bool) -> Result<Policy, SettingsError
     })
 }
 
+/// Whether somebody asked for a policy for such sessions.
+pub(super) fn is_told(s: &Settings) -> bool {
+    ["stream.midstream-policy", "exception-policy"]
+        .iter()
+        .any(|key| s.text(key).is_some())
+}
+
+/// The policy for flows whose parser gives up: `app-layer.error-policy`, else `exception-policy`. `auto` drops the flow where the sensor can. Policies that drop are `ignore` beside the
+/// traffic.
+pub(super) fn app_errors(s: &Settings, ips: bool) -> Result<Policy, SettingsError> {
+    let own = read(s, "app-layer.error-policy")?;
+    let policy = match own.or(read(s, "exception-policy")?) {
+        None => Policy::Ignore,
+        Some(policy) => policy.unwrap_or(Policy::DropFlow),
+    };
+    Ok(match policy.drops() && !ips {
+        true => Policy::Ignore,
+        false => policy,
+    })
+}
+
 /// A policy for sessions whose beginning was not seen that contradicts taking them up: the key with its value, and what there is instead.
 pub(super) fn contrary(s: &Settings) -> Result<Option<(String, &'static str)>, SettingsError> {
     let key = "stream.midstream-policy";
@@ -160,7 +181,7 @@ pub(super) fn unmet(s: &Settings) -> Option<(String, &'static str)> {
     (!usual).then(|| {
         (
             format!("exception-policy: {value}"),
-            "applies to midstream sessions only; at memory limits and errors this sensor inspects as much as it can",
+            "applies to midstream sessions and errors of applications only; at memory limits this sensor inspects as much as it can",
         )
     })
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::SensorConfig;
-use crate::app::{App as AppName, Carrier, HttpWanted, PROTOCOLS, Switch, Switches};
+use crate::app::{App as AppName, Carrier, HttpWanted, Limits, PROTOCOLS, Switch, Switches};
 use crate::settings::{Settings, SettingsError};
 use crate::stream::Policy;
 use crate::{decode, defragment, flow, stream};
@@ -153,6 +153,8 @@ pub struct App {
     pub encrypted_ssh: bool,
     /// Protocols that are not recognized, or not parsed.
     pub switches: Switches,
+    /// How many transactions of a flow may wait (`max-tx`).
+    pub limits: Limits,
     /// Bytes of all conversations and of what detection looks back to; beyond it, the flows that were quiet for longest end.
     pub memory: u64,
 }
@@ -483,8 +485,29 @@ pub(super) fn app(s: &Settings) -> Result<App, SettingsError> {
         encrypted_tls: encrypted(s, "tls")?,
         encrypted_ssh: encrypted(s, "ssh")?,
         switches: switches(s)?,
+        limits: limits(s)?,
         memory: s.bytes("app-layer.memcap")?.unwrap_or(512 << 20),
     })
+}
+
+/// `max-tx` of each protocol that tells transactions apart.
+fn limits(s: &Settings) -> Result<Limits, SettingsError> {
+    let mut limits = Vec::new();
+    for row in PROTOCOLS.iter().filter(|row| row.kind.is_some()) {
+        let at = match row.app {
+            AppName::Http1 => "http.libhtp.default-config",
+            app => app.name(),
+        };
+        let key = format!("app-layer.protocols.{at}.max-tx");
+        if let Some(most) = s.number(&key)? {
+            // A flow without any would tell nothing.
+            limits.push((
+                row.app,
+                usize::try_from(most.clamp(1, 1 << 20)).unwrap_or(1),
+            ));
+        }
+    }
+    Ok(Limits::new(limits))
 }
 
 /// Which protocols are recognized and parsed: `enabled` of each, and of what carries it.

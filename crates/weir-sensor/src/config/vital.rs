@@ -30,7 +30,6 @@ const ENDINGS: &[(&str, &str)] = &[
         "memcap-policy",
         "this sensor inspects as much as it can, regardless of this key",
     ),
-    ("error-policy", "flows with errors are inspected on"),
     (
         "bpf-filter",
         "frames are filtered by -f only: more is inspected than this says",

@@ -192,7 +192,13 @@ fn extensions(data: &[u8], mut next: u8, ip: &mut Ip, events: &mut Events) -> Wa
                 }
                 return stop(at, next, false, routed);
             }
-            _ => return stop(at, next, true, routed),
+            _ => {
+                // No upper header has less than two bytes.
+                if at > 40 && data.len() < at + 2 {
+                    events.insert(Event::Ipv6HeaderTruncated);
+                }
+                return stop(at, next, true, routed);
+            }
         };
         let Some(seen) = seen.get_mut(slot) else {
             return stop(at, next, true, routed);
@@ -293,6 +299,8 @@ fn ipv6_options(mut options: &[u8], events: &mut Events, kinds: [Event; 2]) {
             0x05 if value.len() != 2 => events.insert(Event::Ipv6OptionLength),
             0xc2 if value.len() != 4 => events.insert(Event::Ipv6OptionLength),
             0xc9 if value.len() != 16 => events.insert(Event::Ipv6OptionLength),
+            // Alternate marking (RFC 9343, section 3.1): of another length it is something else.
+            0x12 if value.len() != 4 => unknown = true,
             // Router alert, tunnel limit, jumbo, home address, quick start, CALIPSO, RPL (two values), ILNP nonce, SMF, MPL, PDM, alternate marking.
             0x05 | 0x04 | 0xc2 | 0xc9 | 0x26 | 0x07 | 0x63 | 0x23 | 0x8b | 0x08 | 0x6d | 0x0f
             | 0x12 => known = true,

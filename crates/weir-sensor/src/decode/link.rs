@@ -114,8 +114,9 @@ impl Decoder {
             0x894f => self.nsh(packet, at),
             0x8864 => self.pppoe(packet, at),
             0x0806 => self.counts.arp += 1,
-            // PPPoE discovery, LLDP, 802.1X, slow protocols, loop detection, RARP, PTP, FCoE, MACsec: known, and not for this sensor.
-            0x8863 | 0x88cc | 0x888e | 0x8809 | 0x9000 | 0x8035 | 0x88f7 | 0x8906 | 0x88e5 => {}
+            0x8863 => pppoe_tags(packet, at),
+            // LLDP, 802.1X, slow protocols, loop detection, RARP, PTP, FCoE, MACsec: known, and not for this sensor.
+            0x88cc | 0x888e | 0x8809 | 0x9000 | 0x8035 | 0x88f7 | 0x8906 | 0x88e5 => {}
             // IEEE 802.3 length: an LLC header, perhaps with SNAP.
             0..=1500 => {
                 if packet.data.get(at..at + 6) == Some(&[0xaa, 0xaa, 3, 0, 0, 0])
@@ -278,6 +279,7 @@ impl Decoder {
         };
         let left = packet.data.len().saturating_sub(at);
         match protocol {
+            0x002f if left < 20 => packet.events.insert(Event::PppVjTooSmall),
             0x0021 if left < 20 => packet.events.insert(Event::PppIp4TooSmall),
             0x0057 if left < 40 => packet.events.insert(Event::PppIp6TooSmall),
             0x0021 => self.ipv4(packet, at),
@@ -345,5 +347,27 @@ impl Decoder {
             (_, 4) => packet.events.insert(Event::Ipv4WrongVersion),
             _ => packet.events.insert(Event::Ipv6WrongVersion),
         }
+    }
+}
+/// Looks at the tags of PPPoE discovery (RFC 2516, section 5): each has a kind and a length of two bytes.
+fn pppoe_tags(packet: &mut Packet<'_>, at: usize) {
+    let Some(length) = u16_at(packet.data, at + 4) else {
+        packet.events.insert(Event::PppoeTooSmall);
+        return;
+    };
+    let end = (at + 6 + usize::from(length)).min(packet.data.len());
+    let mut tags = packet.within(at + 6, end);
+    while let Some((kind, rest)) = tags.split_first_chunk::<2>() {
+        // The end of the list.
+        if *kind == [0, 0] {
+            return;
+        }
+        let value = rest.split_first_chunk::<2>();
+        let after = value.and_then(|(n, rest)| rest.get(usize::from(u16::from_be_bytes(*n))..));
+        let Some(after) = after else {
+            packet.events.insert(Event::PppoeMalformedTags);
+            return;
+        };
+        tags = after;
     }
 }

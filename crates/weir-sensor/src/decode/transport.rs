@@ -101,6 +101,7 @@ impl Decoder {
             window_scale: None,
             mss: None,
             sack_permitted: false,
+            fast_open: false,
             signature: Signature::None,
         };
         match data.get(20..header).unwrap_or_default() {
@@ -324,11 +325,12 @@ fn tcp_options(mut options: &[u8], tcp: &mut Tcp, events: &mut Events) {
             }
             // However long it is: receivers look at its kind first.
             (19, _) => tcp.signature = Signature::Md5,
+            // The second is the one of experiments (RFC 6994) with the number of this one.
+            (34, _) | (254, [0xf9, 0x89, ..]) => tcp.fast_open = true,
             (29, _) => tcp.signature = Signature::Authentication,
             (2 | 3 | 4 | 8, _) => events.insert(Event::TcpOptionLength),
-            (5, edges) if edges.is_empty() || edges.len() % 8 != 0 => {
-                events.insert(Event::TcpOptionLength)
-            }
+            // Without an edge it says nothing, and is whole.
+            (5, edges) if edges.len() % 8 != 0 => events.insert(Event::TcpOptionLength),
             _ => {}
         }
         options = next;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::app::{App, Transaction, UNTOLD};
 use crate::buffer::Buffer;
-use crate::event::{Event, Events};
+use crate::event::{self, Event, Events};
 use crate::packet::{Direction, Ip, Packet, Tcp, Transport};
 use crate::rules::{
     BitsMode, Hook, PacketCondition, Range, Reputation, Spoken, Stage, StreamSide, VlanLayer, Which,
@@ -48,6 +48,8 @@ pub(super) enum Check {
     IpOption(Vec<u8>),
     AnyIpOption,
     Event(Event),
+    /// An event that nothing raises.
+    Never,
     /// Name of a transaction's event, and its protocol unless any.
     AppEvent(String, String),
     /// A number of a transaction is one of these ranges; `true`: it is there and none of them.
@@ -83,6 +85,9 @@ impl Check {
                 other => return Err(format!("ipopts has no option `{other}`")),
             },
             PacketCondition::Event(name) => {
+                if event::is_unraised(name) {
+                    return Ok(Check::Never);
+                }
                 let event = if let Some(name) = name.strip_prefix("stream.") {
                     Event::stream(name)
                 } else {
@@ -124,12 +129,12 @@ impl Check {
                     | PacketCondition::FlowBytes(..)
                     | PacketCondition::CertificateValid(_)
                     | PacketCondition::Placed(..)
-                    | PacketCondition::FileSize(_)
+                    | PacketCondition::FileSize(..)
                     | PacketCondition::FileSum(..)
                     | PacketCondition::Application(..)
                     | PacketCondition::Hook(Hook::All | Hook::Reached(..))
             ),
-            Check::IpOption(_) | Check::AnyIpOption | Check::Event(_) => true,
+            Check::IpOption(_) | Check::AnyIpOption | Check::Event(_) | Check::Never => true,
             Check::AppEvent(..)
             | Check::Fact(..)
             | Check::FactBits(..)
@@ -149,7 +154,7 @@ impl Check {
                 | Check::Plain(
                     PacketCondition::CertificateValid(_)
                         | PacketCondition::Placed(..)
-                        | PacketCondition::FileSize(_)
+                        | PacketCondition::FileSize(..)
                         | PacketCondition::FileSum(..)
                         | PacketCondition::Hook(Hook::Reached(..))
                 )
@@ -209,6 +214,7 @@ impl Check {
             }
             Check::AnyIpOption => return Some(options(scene.packet?)?.next().is_some()),
             Check::Event(event) => return Some(scene.events.has(*event)),
+            Check::Never => return Some(false),
             Check::Reputation(sides, category, range, scores) => {
                 let score = |address| {
                     let score = scores.score(address, *category);
@@ -422,12 +428,12 @@ impl Check {
                 let b = packet.data.get(header + 4..header + 8)?;
                 number(r, u64::from(u32::from_be_bytes([b[0], b[1], b[2], b[3]])))
             }
-            PacketCondition::FileSize(r) => {
+            PacketCondition::FileSize(r, way) => {
+                let way = way.or(scene.direction);
                 // Of what was cut the rest is not known: it is at least so large.
                 let open = !r.negated && r.high == u64::MAX && r.mask == u64::MAX;
                 let files = scene.transaction?.files.iter();
-                let mut found =
-                    files.filter(|f| Some(f.direction) == scene.direction && (f.whole || open));
+                let mut found = files.filter(|f| Some(f.direction) == way && (f.whole || open));
                 Some(found.any(|f| in_range(r, f.size)))
             }
             PacketCondition::FileSum(sum, list, negated) => {

@@ -501,13 +501,19 @@ fn is_about_flow(rule: &Rule, kind: Kind, checks: &[Check], groups: &[CompiledGr
     match kind {
         Kind::Addresses | Kind::App => true,
         Kind::Packet => {
-            rule.header.protocol == HeaderProtocol::App
-                && groups.is_empty()
-                && rule.scripts.is_empty()
-                && checks.iter().all(is_alike)
+            let alike = groups.is_empty() && rule.scripts.is_empty() && checks.iter().all(is_alike);
+            alike && (rule.header.protocol == HeaderProtocol::App || excludes(rule))
         }
         _ => false,
     }
+}
+
+/// Whether a rule asks for addresses and ports alone, one of which its header excludes.
+fn excludes(rule: &Rule) -> bool {
+    let of_flow = rule.flow.to_server.is_some() || rule.flow.stateless;
+    let of_state = rule.flow.established.is_some() || rule.flow.fragment.is_some();
+    let excludes = rule.header.source.negated || rule.header.destination.negated;
+    excludes && rule.apps.is_empty() && rule.bits.is_empty() && !of_flow && !of_state
 }
 
 fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bool) -> Kind {
@@ -565,8 +571,7 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
     }
     let flow = rule.flow.to_server.is_some() || rule.flow.stateless;
     // An address that a header excludes is asked of every packet, as users of the language count on.
-    let excludes = rule.header.source.negated || rule.header.destination.negated;
-    match per_packet || flow || excludes {
+    match per_packet || flow || excludes(rule) {
         true => Kind::Packet,
         false => Kind::Addresses,
     }

@@ -94,6 +94,11 @@ impl Detector {
         &self.work.matches
     }
 
+    /// Whether a rule has passed the packet that was inspected last.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.work.packet_passed.is_some()
+    }
+
     /// By generator and number of a rule: how often it was given up at a limit, and counted as not holding.
     pub fn limited(&self) -> &BTreeMap<(u32, u32), u64> {
         &self.work.limited
@@ -295,7 +300,12 @@ impl Detector {
                     continue;
                 }
             }
-            if let (Kind::PayloadAndStream, Some(end), Some(flow)) = (rule.kind, end, &mut flow) {
+            // Data of a SYN may be part of the stream all the same: once is enough.
+            let end =
+                end.or((rule.kind == Kind::Stream && ends.syn).then_some(payload.len() as u64));
+            if let (Kind::PayloadAndStream | Kind::Stream, Some(end), Some(flow)) =
+                (rule.kind, end, &mut flow)
+            {
                 work.fired(flow.state, index, flow.direction, end);
             }
             // A rule that asks about the packet itself is about no other packet.

@@ -320,14 +320,15 @@ impl Lists {
                 let in_packets =
                     |class: usize| class != Class::Tcp as usize || compiled.kind != Kind::Stream;
                 match lead {
-                    Some(lead) => {
+                    // SYNs with data are few: what asks for one is asked of each.
+                    Some(lead) if !compiled.gate.needs_syn => {
                         for class in (0..CLASSES).filter(|c| has(*c) && in_packets(*c)) {
                             for d in directions {
                                 self.payloads[class][*d].add(lead, index);
                             }
                         }
                     }
-                    None => self.on_packets(index, compiled),
+                    _ => self.on_packets(index, compiled),
                 }
                 if compiled.kind != Kind::Payload && has(Class::Tcp as usize) {
                     for d in directions {

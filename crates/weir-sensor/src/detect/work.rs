@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::buffer::Buffer;
 use crate::matcher::Hits;
 use crate::packet::{Direction, Packet, Transport};
-use crate::rules::Scope;
+use crate::rules::{Action, Scope};
 
 use super::compile::CompiledGroup;
 use super::detector::DetectCounts;
@@ -347,7 +347,13 @@ impl Work {
                 said.keep(captured, index, self.packet);
             }
             if rule.pass && found.whole_flow {
-                state.passed = true;
+                // What a rule that ranks before it drops is dropped, and its flow is not passed.
+                let first = self.first.min(self.matches.len());
+                let dropped = self.matches.iter().skip(first).any(|m| {
+                    let before = m.rule < index && m.packet == self.packet;
+                    before && matches!(rules.rule(m.rule).action, Action::Drop | Action::Reject)
+                });
+                state.passed |= !dropped;
             }
         }
         if rule.pass {

@@ -55,14 +55,14 @@ fn makes_flows(protocol: u8) -> bool {
 pub(super) fn of(packet: &Packet<'_>, vlans: bool) -> Option<(Key, bool)> {
     let ip = packet.ip.as_ref()?;
     let (mut source, mut destination) = packet.ports();
-    let mut answers = false;
+    let mut answers = None;
     match &packet.transport {
         Transport::None if matches!(ip.protocol, 1 | 6 | 17 | 58 | 132) => return None,
         Transport::None if !makes_flows(ip.protocol) => return None,
         Transport::Icmp { v6, kind, .. } => {
             (source, destination) = match pair(*v6, *kind) {
                 Some((asks, is_question)) => {
-                    answers = !is_question;
+                    answers = Some(!is_question);
                     (u16::from(asks), 0)
                 }
                 None => (u16::from(*kind), 0),
@@ -75,6 +75,23 @@ pub(super) fn of(packet: &Packet<'_>, vlans: bool) -> Option<(Key, bool)> {
                 (source, destination),
                 false,
                 answers,
+                vlans,
+            ));
+        }
+        // Each direction of ESP has an index of its own, which its receiver chose.
+        Transport::None if ip.protocol == 50 => {
+            let header = packet.data.get(ip.header.end..);
+            let header = header.and_then(|h| h.first_chunk().copied());
+            let spi = header.map_or(0, u32::from_be_bytes);
+            let ports = ((spi >> 16) as u16, spi as u16);
+            return Some(make(
+                packet,
+                ip.source,
+                ip.destination,
+                ip.protocol,
+                ports,
+                false,
+                None,
                 vlans,
             ));
         }
@@ -94,14 +111,14 @@ pub(super) fn of(packet: &Packet<'_>, vlans: bool) -> Option<(Key, bool)> {
 
 /// The key of the flow that an ICMP error is about, and whether the error's own direction goes from `high` to `low`: an error answers the quoted packet.
 pub(super) fn of_quoted(packet: &Packet<'_>, quoted: &Quoted, vlans: bool) -> (Key, bool) {
-    let (mut ports, mut answers) = (quoted.ports, false);
+    let (mut ports, mut answers) = (quoted.ports, None);
     let has_ports = !matches!(quoted.protocol, 1 | 58);
     if !has_ports {
         let kind = quoted.ports.0 as u8;
         ports = (u16::from(kind), 0);
         if let Some((asks, is_question)) = pair(quoted.protocol == 58, kind) {
             ports.0 = u16::from(asks);
-            answers = !is_question;
+            answers = Some(!is_question);
         }
     }
     let (key, swapped) = make(
@@ -125,7 +142,7 @@ fn make(
     protocol: u8,
     ports: (u16, u16),
     has_ports: bool,
-    answers: bool,
+    answers: Option<bool>,
     vlans: bool,
 ) -> (Key, bool) {
     let (a, b) = (bits(source), bits(destination));
@@ -133,9 +150,11 @@ fn make(
     let swapped = if has_ports {
         (a, ports.0) > (b, ports.1)
     } else {
-        a > b || a == b && answers
+        a > b || a == b && answers == Some(true)
     };
     let (low, high) = if swapped { (b, a) } else { (a, b) };
+    // An answer goes the other way than its question: what both ends ask each other is two flows.
+    let asker = answers.map_or(0, |answers| 1 + u64::from(swapped != answers));
     let (low_port, high_port) = if swapped && has_ports {
         (ports.1, ports.0)
     } else {
@@ -151,6 +170,7 @@ fn make(
     let ends = u64::from(low_port) << 48
         | u64::from(high_port) << 32
         | u64::from(protocol) << 24
+        | asker << 17
         | u64::from(source.is_ipv6()) << 16
         | u64::from(packet.depth);
     (

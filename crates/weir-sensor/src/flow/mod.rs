@@ -178,6 +178,12 @@ pub trait Sink<X> {
     }
 }
 
+/// Whether a stream whose beginning was not seen goes on with what only servers say: a status line of HTTP, or a frame of DNP3 that no master sent (its second flag).
+fn is_of_server(payload: &[u8]) -> bool {
+    payload.starts_with(b"HTTP/1.")
+        || matches!(payload, [0x05, 0x64, _, control, ..] if control & 0x80 == 0)
+}
+
 /// The stream's view of a flow's sink.
 struct Bound<'a, X, S> {
     info: &'a Info,
@@ -576,7 +582,7 @@ impl<X: Default> Tracker<X> {
             Some(_) => {
                 self.streams.config().midstream
                     && (source_port < 1024 && destination_port >= 1024
-                        || packet.payload().starts_with(b"HTTP/1."))
+                        || is_of_server(packet.payload()))
             }
             None => {
                 let payload = packet.payload();

@@ -164,7 +164,7 @@ fn applications(draft: &mut Draft<'_>) -> Parsed<()> {
     let mut of_files = draft.rule.packet.iter().any(|c| {
         matches!(
             c,
-            PacketCondition::FileSize(_) | PacketCondition::FileSum(..)
+            PacketCondition::FileSize(..) | PacketCondition::FileSum(..)
         )
     });
     for part in &draft.parts {

@@ -39,7 +39,6 @@ const FOREIGN: &[&str] = &[
     "bittorrent-dht",
     "enip",
     "ether",
-    "modbus",
     "msn",
     "pgsql",
     "sdp",

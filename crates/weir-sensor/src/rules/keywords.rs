@@ -303,10 +303,22 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("sd_pattern", "kinds of personal data are not identified"),
     ("appids", "applications are identified by protocol only"),
     ("cvs", "CVS is not parsed"),
-    ("modbus", "Modbus is not parsed"),
-    ("modbus_data", "Modbus is not parsed"),
-    ("modbus_func", "Modbus is not parsed"),
-    ("modbus_unit", "Modbus is not parsed"),
+    (
+        "modbus",
+        "functions and addresses of Modbus are in records only",
+    ),
+    (
+        "modbus_data",
+        "functions and addresses of Modbus are in records only",
+    ),
+    (
+        "modbus_func",
+        "functions and addresses of Modbus are in records only",
+    ),
+    (
+        "modbus_unit",
+        "functions and addresses of Modbus are in records only",
+    ),
     ("dnp3_data", "messages of DNP3 are not a buffer"),
     ("dnp3_ind", "indications of DNP3 are in records only"),
     ("gtp_info", "GTP is not parsed"),

@@ -973,7 +973,7 @@ pub enum PacketCondition {
     /// `vlan.id`: layer and range.
     Vlan(VlanLayer, Range),
     /// `filesize`.
-    FileSize(Range),
+    FileSize(Range, Option<Direction>),
     /// `filemd5`, `filesha1`, `filesha256`: which sum, the list, and whether the sum must not be in it.
     FileSum(
         &'static str,

@@ -231,9 +231,9 @@ impl Session {
     pub fn offset(&self, tcp: &Tcp, direction: Direction) -> Option<u64> {
         let side = direction.of(&self.sides);
         let syn = tcp.flags & flag::SYN != 0;
-        if syn && direction == Direction::ToServer && self.holds_data_of(tcp.sequence) {
-            // It is part of the stream if the server takes it.
-            return Some(0);
+        if syn && direction == Direction::ToServer && !self.state.is_established() {
+            // It is part of the stream if the server takes it. Without the option no server is expected to: rules are asked of the packet.
+            return (tcp.fast_open && self.holds_data_of(tcp.sequence)).then_some(0);
         }
         let sequence = tcp.sequence.wrapping_add(u32::from(syn));
         let at = side.offset(sequence);
@@ -252,6 +252,11 @@ impl Session {
     /// Bytes of a direction that were handed on or declared lost.
     pub fn handed_on(&self, direction: Direction) -> u64 {
         direction.of(&self.sides).base as u64
+    }
+
+    /// Stretches that held bytes of a direction lay in at once, at most, with 256 KiB or more missing between them.
+    pub fn most_regions(&self, direction: Direction) -> u64 {
+        direction.of(&self.sides).most_regions()
     }
 
     /// Bytes held.
@@ -385,7 +390,8 @@ impl Session {
             refuse(segment, tools, None);
             return;
         }
-        if segment.one_sided && *other.of(&self.flags) == 0 {
+        let alone = segment.one_sided && *other.of(&self.flags) == 0;
+        if alone {
             // Nobody acknowledges.
             tools.inline = true;
         }
@@ -434,7 +440,10 @@ impl Session {
             receiver.deliver(false, direction.reversed(), tools, sink);
         }
         self.data(segment, tools, sink);
-        self.advance();
+        // Whether the end that is not seen closes its direction nobody knows.
+        if !alone {
+            self.advance();
+        }
         if let Some(value) = segment.stamp() {
             let side = own.of_mut(&mut self.sides);
             let start = side.offset(tcp.sequence);

@@ -146,7 +146,12 @@ pub(super) struct Side {
     pub(super) policy: Policy,
     pieces: VecDeque<Piece>,
     memory: usize,
+    /// Holes of [`REGION`] bytes or more that were waited for at once, at most.
+    holes: u16,
 }
+
+/// A hole of so many bytes parts what is held into regions.
+const REGION: i64 = 256 << 10;
 
 impl Side {
     pub(super) fn new(policy: Policy, depth: i64) -> Side {
@@ -166,6 +171,27 @@ impl Side {
     /// What held pieces occupy, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.memory
+    }
+
+    /// Stretches that held bytes lay in at once, at most: parts with large holes between them.
+    pub(super) fn most_regions(&self) -> u64 {
+        u64::from(self.holes) + 1
+    }
+
+    /// Counts large holes, after a piece was put at a place.
+    fn count_holes(&mut self, at: usize) {
+        let end_before = |at: usize| match at.checked_sub(1) {
+            Some(before) => self.pieces.get(before).map_or(0, |p| p.range().end),
+            None => self.base,
+        };
+        let is_large = |at: usize| {
+            let piece = self.pieces.get(at);
+            piece.is_some_and(|p| p.start - end_before(at) >= REGION)
+        };
+        if is_large(at) {
+            let holes = (0..self.pieces.len()).filter(|at| is_large(*at)).count();
+            self.holes = self.holes.max(u16::try_from(holes).unwrap_or(u16::MAX));
+        }
     }
 
     /// Bytes held.
@@ -259,6 +285,7 @@ impl Side {
         self.memory += piece.cost();
         tools.room = tools.room.saturating_sub(piece.cost());
         self.pieces.insert(at, piece);
+        self.count_holes(at);
     }
 
     /// Decides byte ranges that the new segment shares with the pieces of `hit`, and keeps what is new; whether nothing is.

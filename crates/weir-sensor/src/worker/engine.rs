@@ -317,6 +317,7 @@ impl Engine {
                 },
                 http: Arc::clone(&config.app.http),
                 switches: config.app.switches.clone(),
+                limits: config.app.limits.clone(),
             },
             sequencer: (config.ips)
                 .then(|| Mutex::new(Sequencer::new(Arc::clone(&ruleset), &book.filters))),

@@ -108,6 +108,7 @@ fn facts(info: &Info, alerted: bool, talk: Option<&Conversation>) -> FlowFacts {
     FlowFacts {
         action: None,
         exception: None,
+        error: None,
         transactions: talk.map(|t| t.transactions.count).filter(|n| *n > 0),
         client: (info.client, info.client_port),
         server: (info.server, info.server_port),
@@ -398,6 +399,7 @@ impl PipelineState {
             fits
         });
         self.counts.beyond += (before - matches.len()) as u64;
+        let passed = self.detector.has_passed();
         self.detector.clear();
         let (info, mut extra) = of.unzip();
         let ruleset = Arc::clone(&self.engine.ruleset);
@@ -489,6 +491,19 @@ impl PipelineState {
                     {
                         found = talk.and_then(|t| t.transactions.live.iter().find(|t| !t.logged));
                     }
+                    let guesses = self.guesses;
+                    let guessed =
+                        tcp && found.is_none() && one.transaction.is_none() && guesses > 0;
+                    if guessed {
+                        let way = one.direction.unwrap_or(Direction::ToServer);
+                        let live = talk.into_iter().flat_map(|t| &t.transactions.live);
+                        let mut open = live.filter(|t| !t.is_message() || way_of(t, way) == way);
+                        found = match (open.next(), open.next()) {
+                            (Some(only), None) if only.guessed < guesses => Some(only),
+                            _ => None,
+                        };
+                    }
+                    let guessed = found.filter(|_| guessed).map(|t| t.id);
                     // What a stream said is not what this packet says.
                     let streamed = tcp && (one.stream || one.transaction.is_some());
                     let said = extra.as_ref().zip(one.direction).filter(|_| streamed);
@@ -529,6 +544,8 @@ impl PipelineState {
                         inline,
                         forwarded,
                         transaction: found.map(|t| t.number).or(one.transaction),
+                        passed: inline && passed,
+                        guessed: guessed.is_some(),
                         to_server: info.and(one.direction).map(|d| d == Direction::ToServer),
                         app: names(talk),
                         record,
@@ -553,6 +570,12 @@ impl PipelineState {
                         stream: streamed,
                     };
                     eve::alert(&mut self.bytes, &head, text, &facts, &self.logs.options);
+                    if let Some(id) = guessed
+                        && let Some(talk) = extra.as_mut().and_then(|e| e.talk.as_mut())
+                        && let Some(t) = talk.transactions.find(id)
+                    {
+                        t.guessed += 1;
+                    }
                 }
                 middle = self.bytes.len();
                 if self.logs.fast.is_some() {
@@ -929,9 +952,11 @@ impl PipelineState {
             flags: s.flags(),
             state: (s.state() != State::None).then(|| s.state().name()),
             gaps: extra.gaps,
+            regions: [Direction::ToServer, Direction::ToClient].map(|d| s.most_regions(d)),
         });
         let mut facts = facts(info, extra.alerted, extra.talk.as_ref());
         facts.exception = extra.standing.exception.map(Policy::name);
+        facts.error = extra.standing.error.map(Policy::name);
         let passed = || extra.state.is_passed().then_some("pass");
         facts.action = extra.standing.action().or_else(passed);
         if extra.standing.fate == Fate::Bypassed {

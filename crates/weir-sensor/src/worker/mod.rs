@@ -80,6 +80,8 @@ struct FlowAnalysis {
     told_events: usize,
     /// A stream of it has reached its depth.
     deep: bool,
+    /// Its parser gave up, and the policy for that was not applied yet.
+    failed: bool,
     /// What was decided of all its packets.
     standing: Standing,
     /// From which transaction on files of each direction are written out.
@@ -120,6 +122,11 @@ struct PipelineState {
     prevention: Prevention,
     /// Flows are let go when a stream has reached its depth; and applications whose flows are once both ends encrypt.
     bypass: (bool, Vec<App>),
+    /// Streams are looked at with each packet, as packets may be dropped; and sessions of which one end is seen are followed.
+    inline: bool,
+    one_sided: bool,
+    /// How often the only transaction of a flow is shown with alerts of rules that do not ask for one; 0: not at all.
+    guesses: u8,
     /// Place in its batch of the frame that is looked at, and what is sent for those that are rejected; none where nobody would send it.
     place: u32,
     answers: Option<Vec<Answer>>,
@@ -291,12 +298,11 @@ impl Pipeline {
                     .collect(),
                 counts: AppCounts::default(),
                 alerts: config.alerts,
-                prevention: Prevention::new(
-                    config.ips,
-                    config.midstream,
-                    config.firewall.is_some(),
-                ),
+                prevention: Prevention::new(config),
                 bypass: (config.stream.bypass, config.app.bypass.clone()),
+                inline: config.stream.inline,
+                one_sided: config.stream.one_sided,
+                guesses: config.guesses,
                 place: 0,
                 answers: config.inline.is_some().then(Vec::new),
                 smb_depth: config.stream.smb_depth,
@@ -655,6 +661,7 @@ impl PipelineState {
             unseen: session.is_some_and(|s| s.state() == crate::stream::State::None),
             taken_up: session.is_some_and(crate::stream::Session::is_midstream),
             passed: flow.extra.state.is_passed(),
+            failed: std::mem::take(&mut flow.extra.failed),
         };
         let inspected = self.prevention.arrive(&mut flow.extra.standing, arrival);
         flow.extra.state.passed |= flow.extra.standing.fate == Fate::Passed;
@@ -727,6 +734,11 @@ impl PipelineState {
             && packet.quoted.is_none()
         {
             self.talk(&flow.info, &mut flow.extra, direction, payload);
+            if std::mem::take(&mut flow.extra.failed)
+                && !self.prevention.fail(&mut flow.extra.standing)
+            {
+                return;
+            }
         }
         let offset = stream_offset(packet, flow, direction);
         self.renew(&mut flow.extra);
@@ -795,7 +807,8 @@ impl PipelineState {
                     live.iter().any(|t| t.complete[d] && !t.inspected[d])
                 });
             let answered = std::mem::take(&mut extra.answered[d]);
-            self.pieces(&moment, &view, extra, side, whole || answered);
+            let all = whole || answered || self.inline;
+            self.pieces(&moment, &view, extra, side, all);
             over[d] = (whole || answered)
                 && (extra.talk.as_ref()).is_some_and(|talk| talk.is_between(side));
             if over[d] {
@@ -928,10 +941,12 @@ impl PipelineState {
         let Some(talk) = &mut extra.talk else { return };
         if talk.is_parsed() {
             let before = talk.app();
+            talk.is_alone(tcp && self.one_sided && info.packets.contains(&0));
             talk.data(direction, bytes, self.time, &self.engine.wanted);
             extra.changed = [true; 2];
             extra.unlooked = true;
             if talk.transactions.failed {
+                extra.failed = true;
                 let what = (talk.app(), tcp, false);
                 *self.counts.errors.entry(what).or_default() += 1;
             }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::engine::Engine;
-use crate::config::{Drops, Policy};
+use crate::config::{Drops, Policy, SensorConfig};
 use crate::detect::{Decision, Match, Ruling};
 use crate::packet::Direction;
 use crate::rules::{Action, Scope, Verdict as Effect};
@@ -35,6 +35,8 @@ pub(super) enum Reason {
     FlowDrop,
     /// The beginning of its session was not seen.
     Midstream,
+    /// The parser of its application gave up.
+    ApplicationError,
     /// A rule of the firewall drops it.
     Firewall,
     /// No rule of the firewall accepts it.
@@ -53,6 +55,7 @@ impl Reason {
             Reason::RateFilter => "threshold detection_filter",
             Reason::FlowDrop => "flow drop",
             Reason::Midstream => "stream midstream",
+            Reason::ApplicationError => "application layer error",
             Reason::Firewall => "firewall rules",
             Reason::FirewallPacket => "firewall default packet policy",
             Reason::FirewallState => "firewall default app policy",
@@ -67,6 +70,7 @@ impl Reason {
             Reason::RateFilter => "ips.drop_reason.threshold_detection_filter",
             Reason::FlowDrop => "ips.drop_reason.flow_drop",
             Reason::Midstream => "ips.drop_reason.stream_midstream",
+            Reason::ApplicationError => "ips.drop_reason.applayer_error",
             Reason::Firewall => "firewall.drop_reason.rules",
             Reason::FirewallPacket => "firewall.drop_reason.default_packet_policy",
             Reason::FirewallState => "firewall.drop_reason.default_app_policy",
@@ -95,6 +99,8 @@ pub(super) struct Standing {
     pub(super) fate: Fate,
     /// The exception policy that was applied.
     pub(super) exception: Option<Policy>,
+    /// And the one for errors of its application.
+    pub(super) error: Option<Policy>,
     /// It was inspected as far as it was to be, and let go then.
     pub(super) let_go: bool,
     /// What the firewall decided of all its packets.
@@ -138,6 +144,8 @@ pub(super) struct Arrival {
     pub(super) taken_up: bool,
     /// A rule has passed all of it.
     pub(super) passed: bool,
+    /// The parser of its application gave up since the packet before.
+    pub(super) failed: bool,
 }
 
 /// What becomes of the packet that is looked at.
@@ -164,6 +172,9 @@ pub(super) struct Dropped {
 pub(super) struct Prevention {
     inline: bool,
     midstream: Policy,
+    /// Somebody asked for that policy, even if it is to do nothing.
+    told: bool,
+    errors: Policy,
     /// Packets that the firewall accepted and blocked, if there is one.
     firewall: Option<[u64; 2]>,
     /// Alerts of the firewall beyond those that one packet may give.
@@ -176,14 +187,17 @@ pub(super) struct Prevention {
     rejected: u64,
     reasons: BTreeMap<Reason, u64>,
     /// How often each exception policy was applied.
-    exceptions: BTreeMap<&'static str, u64>,
+    exceptions: BTreeMap<(&'static str, &'static str), u64>,
 }
 
 impl Prevention {
-    pub(super) fn new(inline: bool, midstream: Policy, firewall: bool) -> Prevention {
+    pub(super) fn new(config: &SensorConfig) -> Prevention {
+        let firewall = config.firewall.is_some();
         Prevention {
-            inline,
-            midstream,
+            inline: config.ips,
+            midstream: config.midstream,
+            told: config.midstream_told,
+            errors: config.app_errors,
             firewall: firewall.then_some([0; 2]),
             discarded: 0,
             verdict: Verdict::default(),
@@ -250,7 +264,7 @@ impl Prevention {
     pub(super) fn counters(&self) -> BTreeMap<String, u64> {
         let exceptions = self.exceptions.iter();
         let mut all: BTreeMap<String, u64> = exceptions
-            .map(|(policy, n)| (format!("exception_policy.tcp.midstream.{policy}"), *n))
+            .map(|((of, policy), n)| (format!("exception_policy.{of}.{policy}"), *n))
             .collect();
         if self.inline {
             let packets = [
@@ -314,25 +328,20 @@ impl Prevention {
 
     /// A packet of a flow comes: what is decided before rules are asked. Returns whether it is inspected.
     pub(super) fn arrive(&mut self, flow: &mut Standing, arrival: Arrival) -> bool {
+        if arrival.failed && !self.fail(flow) {
+            return false;
+        }
         let policy = self.midstream;
         // Of what is neither dropped nor let go each packet is one without a beginning.
         let again = arrival.unseen || arrival.taken_up && flow.exception.is_none();
         if policy != Policy::Ignore && again && !flow.is_left() {
             flow.exception = Some(policy);
-            *self.exceptions.entry(policy.name()).or_default() += 1;
-            flow.fate = match policy {
-                Policy::DropFlow | Policy::Reject => Fate::Dropped,
-                Policy::PassFlow => Fate::Passed,
-                Policy::Bypass => Fate::Bypassed,
-                Policy::Ignore | Policy::DropPacket | Policy::PassPacket => Fate::Inspected,
-            };
-            if policy.drops() {
-                self.block(Reason::Midstream, None);
-                self.verdict.rejected |= policy == Policy::Reject;
-            }
-            if policy == Policy::PassPacket {
+            if !self.except(flow, policy, "tcp.midstream", Reason::Midstream) {
                 return false;
             }
+        }
+        if policy == Policy::Ignore && self.told && arrival.taken_up {
+            flow.exception = Some(policy);
         }
         self.verdict.passed = arrival.passed;
         if flow.fate == Fate::Dropped {
@@ -343,6 +352,38 @@ impl Prevention {
             self.block(reason, None);
         }
         !flow.is_left() && self.verdict.dropped.is_none()
+    }
+
+    /// The parser of the flow's application gave up at a packet. Returns whether the packet is inspected.
+    pub(super) fn fail(&mut self, flow: &mut Standing) -> bool {
+        let policy = self.errors;
+        if policy == Policy::Ignore || flow.is_left() {
+            return true;
+        }
+        flow.error = Some(policy);
+        self.except(flow, policy, "app_layer.error", Reason::ApplicationError)
+    }
+
+    /// Applies an exception policy. Returns whether the packet is inspected.
+    fn except(
+        &mut self,
+        flow: &mut Standing,
+        policy: Policy,
+        of: &'static str,
+        reason: Reason,
+    ) -> bool {
+        *self.exceptions.entry((of, policy.name())).or_default() += 1;
+        flow.fate = match policy {
+            Policy::DropFlow | Policy::Reject => Fate::Dropped,
+            Policy::PassFlow => Fate::Passed,
+            Policy::Bypass => Fate::Bypassed,
+            Policy::Ignore | Policy::DropPacket | Policy::PassPacket => flow.fate,
+        };
+        if policy.drops() {
+            self.block(reason, None);
+            self.verdict.rejected |= policy == Policy::Reject;
+        }
+        policy != Policy::PassPacket
     }
 
     /// The packet is decided: it is counted, and returned if it is dropped and to be logged.

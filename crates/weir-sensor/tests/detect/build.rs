@@ -173,6 +173,7 @@ pub fn packet(number: u64, direction: Direction, tcp: bool, payload: &[u8]) -> P
             window_scale: None,
             mss: None,
             sack_permitted: false,
+            fast_open: false,
             signature: Signature::None,
         })
     } else {

@@ -346,7 +346,7 @@ fn bits_units_and_layers_of_numbers() {
     assert_eq!(rule.packet, expected);
     let rule = http("filesize:2MB<>1gb; http.uri; bsize:&1=1; content:\"abcd\";");
     let size = Range::new((2 << 20) + 1, (1 << 30) - 1, false);
-    assert_eq!(rule.packet, [PacketCondition::FileSize(size)]);
+    assert_eq!(rule.packet, [PacketCondition::FileSize(size, None)]);
     assert_eq!(
         rule.groups[0].conditions[0],
         Condition::Size(masked(1, 1, false)),

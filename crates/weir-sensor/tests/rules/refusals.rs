@@ -268,9 +268,9 @@ fn refusals_point_at_what_they_are_about() {
         ),
         ("alter tcp any any -> any any", "", "alter", Kind::Syntax),
         (
-            "alert modbus any any -> any any",
+            "alert s7commplus any any -> any any",
             "",
-            "modbus",
+            "s7commplus",
             Kind::Unsupported,
         ),
         (

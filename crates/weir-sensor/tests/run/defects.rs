@@ -185,7 +185,6 @@ fn keys_that_would_be_missed() {
         keys,
         [
             "af-packet.0.bpf-filter: port 80",
-            "app-layer.error-policy: reject",
             "outputs.0.tcp-data.enabled: true",
             "outputs.2.http-log.enabled: true",
             "stream.memcap-policy: drop-flow",
@@ -327,8 +326,13 @@ fn data_of_a_syn_alerts_once() {
                 left.fast
             );
             if accepted {
-                // As for other data: with what its sender sends once the other end has answered.
-                assert_eq!(alerts[0]["pcap_cnt"], 5, "{}", alerts[0]);
+                // At once, as nobody is expected to read it; what is about streams alone, with what its sender sends once the other end has answered.
+                let packet = if options.contains("only_stream") {
+                    5
+                } else {
+                    1
+                };
+                assert_eq!(alerts[0]["pcap_cnt"], packet, "{}", alerts[0]);
             }
         }
     }
@@ -340,8 +344,8 @@ fn options_without_a_value() {
     let rules =
         "alert tcp any any -> any any (msg:\"o\"; decode-event:tcp.opt_invalid_len; sid:1;)\n";
     for (option, expected) in [
-        (&[5, 2, 1, 1][..], 1),
-        (&[1, 1, 5, 2], 1),
+        (&[5, 2, 1, 1][..], 0),
+        (&[1, 1, 5, 2], 0),
         (&[5, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1], 0),
         (&[5, 6, 0, 0, 0, 1, 1, 1], 1),
         (&[4, 2, 1, 1], 0),

@@ -16,6 +16,7 @@ mod language;
 mod layers;
 mod ldap;
 mod let_go;
+mod limits;
 mod logs;
 #[cfg(feature = "lua")]
 mod lua;

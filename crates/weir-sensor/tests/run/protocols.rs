@@ -335,3 +335,72 @@ alert dcerpc any any -> any any (msg:"not of a head"; frame:dcerpc.hdr; bsize:>1
     tape.session((CLIENT, 40_000), (SERVER, 135), &[bind]);
     sense(&tape, rules, &[(1, 1)]);
 }
+
+#[test]
+fn modbus() {
+    let rules = r#"
+alert modbus any any -> any any (msg:"unasked"; flow:to_client; app-layer-event:modbus.unsolicited_response; sid:1;)
+alert modbus any any -> any any (msg:"length"; app-layer-event:modbus.invalid_length; sid:2;)
+alert modbus any any -> any any (msg:"flood"; app-layer-event:modbus.flooded; sid:20;)
+alert modbus any any -> any any (msg:"value"; app-layer-event:modbus.invalid_value; sid:21;)
+"#;
+    let left = sense(
+        &stream("sensor_modbus/exceptions", 502),
+        rules,
+        &[(1, 1), (2, 1)],
+    );
+    let records = said(&left, "modbus");
+    assert_eq!(records[0]["response"]["exception"]["raw"], 2);
+    assert_eq!(records[1]["request"]["diagnostic"]["code"], "RetQueryData");
+    let left = sense(&stream("sensor_modbus/registers", 502), rules, &[]);
+    let records = said(&left, "modbus");
+    assert_eq!(records.len(), 5, "{}", left.text);
+    assert_eq!(records[0]["request"]["read"]["quantity"], 2);
+    assert_eq!(records[4]["response"]["function_code"], "RdWrMultRegs");
+}
+
+#[test]
+fn frames_of_calls_and_queues() {
+    let check = |tape: &Tape, rules: &str, found: &[(u64, usize)]| {
+        let left = sense_tape(tape, &How::rules(rules));
+        assert_eq!(counts(&left.of("alert")), found, "{}", left.text);
+        for workers in [2, 4] {
+            let how = How::rules(rules).workers(workers);
+            assert_eq!(sense_tape(tape, &how).text, left.text);
+        }
+    };
+    let mut tape = Tape::default();
+    tape.session(
+        (CLIENT, 40_000),
+        (SERVER, 5060),
+        &[
+            b"REGISTER sip:a SIP/2.0\r\nVia: x\r\nContent-Length: 4\r\n\r\nbody",
+            b"SIP/2.0 200 OK\r\nVia: y\r\nContent-Length: 0\r\n\r\n",
+        ],
+    );
+    let rules = r#"
+alert sip any any -> any any (msg:"all"; flow:to_server; frame:pdu; content:"REGISTER"; startswith; content:"|0d 0a 0d 0a|body"; endswith; sid:1;)
+alert sip any any -> any any (msg:"line"; frame:request.line; content:"SIP/2.0|0d 0a|"; endswith; sid:2;)
+alert sip any any -> any any (msg:"fields"; frame:request.headers; content:"Via:"; startswith; content:"4|0d 0a|"; endswith; sid:3;)
+alert tcp any any -> any any (msg:"body"; frame:sip.request.body; content:"body"; bsize:4; sid:4;)
+alert sip any any -> any any (msg:"answer"; flow:to_client; frame:response.line; content:"200 OK|0d 0a|"; endswith; sid:5;)
+alert sip any any -> any any (msg:"its fields"; frame:response.headers; content:"Via:"; startswith; content:"0|0d 0a|"; endswith; sid:6;)
+alert sip any any -> any any (msg:"no field"; frame:request.body; content:"Via"; sid:20;)
+"#;
+    let found: Vec<(u64, usize)> = (1..=6).map(|sid| (sid, 1)).collect();
+    check(&tape, rules, &found);
+    let mut tape = Tape::default();
+    let connect: &[u8] = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00";
+    tape.session(
+        (CLIENT, 40_000),
+        (SERVER, 1883),
+        &[connect, b"\x20\x02\x00\x00"],
+    );
+    let rules = r#"
+alert mqtt any any -> any any (msg:"all"; frame:pdu; content:"|10 0c 00 04|MQTT"; startswith; bsize:14; sid:1;)
+alert mqtt any any -> any any (msg:"head"; frame:header; content:"|20 02|"; bsize:2; sid:2;)
+alert tcp any any -> any any (msg:"rest"; frame:mqtt.data; content:"|00 04|MQTT"; startswith; bsize:12; sid:3;)
+alert mqtt any any -> any any (msg:"not the head"; frame:mqtt.data; content:"|10 0c|"; sid:20;)
+"#;
+    check(&tape, rules, &[(1, 1), (2, 1), (3, 1)]);
+}

@@ -300,6 +300,7 @@ fn records_of_real_captures() {
         "dcerpc",
         "ldap",
         "dnp3",
+        "modbus",
     ];
     let mut how = How::rules(
         "alert ip any any -> any any (msg:\"any\"; content:\"a\"; threshold:type limit, track by_src, count 1, seconds 60; sid:1;)\n",

@@ -3,6 +3,7 @@
 
 mod frame;
 mod objects;
+mod points;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,9 @@ use crate::packet::Direction::ToServer;
 
 /// Bytes of a message that is put together of fragments; devices take 2,048.
 const MOST_MESSAGE: usize = 4096;
+
+/// Points of one message that records show.
+const MOST_POINTS: u32 = 1024;
 
 pub(super) const DNP3: Protocol = Protocol {
     app: App::Dnp3,
@@ -252,7 +256,9 @@ impl Dnp3 {
             application.insert("control".into(), shown);
             application.insert("function_code".into(), (*function).into());
             if !list.is_empty() {
-                let all: Vec<Value> = list.iter().map(objects::Object::show).collect();
+                let mut left = MOST_POINTS;
+                let show = |o: &objects::Object| o.show(*function, rest, &mut left);
+                let all: Vec<Value> = list.iter().map(show).collect();
                 application.insert("objects".into(), all.into());
             }
             application.insert("complete".into(), complete.into());

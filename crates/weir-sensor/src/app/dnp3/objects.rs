@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::points::points;
+
 /// Objects of one message that are looked at.
 const MOST_OBJECTS: usize = 128;
 
@@ -14,16 +16,38 @@ pub(super) struct Object {
     start: u32,
     stop: u32,
     count: u32,
+    /// Where its points begin, behind the head of the message.
+    at: usize,
 }
 
 impl Object {
-    /// As records have it.
-    pub(super) fn show(&self) -> Value {
-        json!({
+    /// As records have it, with points, of which so many more are shown. `bytes`: what is behind the head of the message.
+    pub(super) fn show(&self, function: u8, bytes: &[u8], left: &mut u32) -> Value {
+        let mut shown = json!({
             "group": self.group, "variation": self.variation, "qualifier": self.qualifier,
             "prefix_code": self.qualifier >> 4 & 7, "range_code": self.qualifier & 15,
             "start": self.start, "stop": self.stop, "count": self.count,
-        })
+        });
+        let prefix = match self.qualifier >> 4 & 7 {
+            0 => Some(0),
+            code @ 1..=3 => Some(1 << (code - 1)),
+            _ => None,
+        };
+        if let Some(prefix) = prefix.filter(|_| carries(function) && self.qualifier & 15 != 6) {
+            let kind = (self.group, self.variation);
+            let wanted = (self.start, self.count.min(*left));
+            let list = points(
+                kind,
+                prefix,
+                wanted,
+                bytes.get(self.at..).unwrap_or_default(),
+            );
+            *left -= u32::try_from(list.len()).unwrap_or(*left);
+            if let Some(object) = shown.as_object_mut().filter(|_| !list.is_empty()) {
+                object.insert("points".into(), list.into());
+            }
+        }
+        shown
     }
 }
 
@@ -35,9 +59,10 @@ pub(super) fn objects(function: u8, bytes: &[u8]) -> (Vec<Object>, bool) {
         if list.len() >= MOST_OBJECTS {
             return (list, false);
         }
-        let Some((object, after)) = header(rest) else {
+        let Some((mut object, after)) = header(rest) else {
             return (list, false);
         };
+        object.at = bytes.len() - after.len();
         list.push(object);
         match skip(function, &object, after) {
             Some(after) => rest = after,
@@ -68,6 +93,7 @@ fn header(bytes: &[u8]) -> Option<(Object, &[u8])> {
         start: 0,
         stop: 0,
         count: 0,
+        at: 0,
     };
     let mut rest = rest;
     match qualifier & 15 {
@@ -104,9 +130,7 @@ fn skip<'a>(function: u8, object: &Object, bytes: &'a [u8]) -> Option<&'a [u8]> 
         }
         _ => return None,
     };
-    // Only these carry values; others name points.
-    let carries = matches!(function, 2..=6 | 25..=33 | 129..=131);
-    let size = match (carries, object.qualifier & 15) {
+    let size = match (carries(function), object.qualifier & 15) {
         (false, _) | (_, 6) => Size::Bytes(0),
         _ => size(object.group, object.variation)?,
     };
@@ -116,6 +140,11 @@ fn skip<'a>(function: u8, object: &Object, bytes: &'a [u8]) -> Option<&'a [u8]> 
         Size::Bits(_) => count.checked_mul(prefix + 1)?,
     };
     bytes.get(all..)
+}
+
+/// Whether messages of a function carry values; others name points.
+fn carries(function: u8) -> bool {
+    matches!(function, 2..=6 | 25..=33 | 129..=131)
 }
 
 enum Size {

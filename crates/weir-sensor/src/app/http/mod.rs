@@ -64,6 +64,16 @@ pub(super) const HTTP1: Protocol = Protocol {
     client_first: true,
     parser: Some(|start| Box::new(Http1::new(start.asked))),
     kind: Some(&KIND),
+    unraised_events: &[
+        "failed_protocol_change",
+        "invalid_authority_port",
+        "invalid_server_port_in_request",
+        "invalid_transfer_encoding_value_in_response",
+        "multipart_generic_error",
+        "request_server_port_tcp_port_mismatch",
+        "too_many_warnings",
+        "unknown_error",
+    ],
     older_events: &[
         (
             "response_invalid_protocol",

@@ -38,8 +38,6 @@ use crate::packet::Direction::{ToClient, ToServer};
 
 /// Bytes of a message that are looked at, but for contents of files; the rest is passed over.
 const MOST_MESSAGE: usize = 16 * 1024;
-/// Requests that may wait for an answer.
-const MOST_PENDING: usize = 256;
 /// Messages in one compound.
 const MOST_COMPOUND: usize = 64;
 /// Commands that a message of version 1 chains.
@@ -59,6 +57,22 @@ pub(super) const SMB: Protocol = Protocol {
     stream: Some(StreamProbe::new(Certainty::Sure, stream)),
     parser: Some(|start| Box::new(Smb::new(start.asked))),
     kind: Some(&KIND),
+    unraised_events: &[
+        "internal_error",
+        "malformed_ntlmssp_request",
+        "negotiate_malformed_dialects",
+        "negotiate_max_read_size_too_large",
+        "negotiate_max_write_size_too_large",
+        "read_queue_cnt_exceeded",
+        "read_queue_size_exceeded",
+        "read_request_too_large",
+        "read_response_too_large",
+        "request_to_client",
+        "response_to_server",
+        "write_queue_cnt_exceeded",
+        "write_queue_size_exceeded",
+        "write_request_too_large",
+    ],
     facts: &[Fact {
         keyword: "smb.version",
         what: "version of SMB",
@@ -71,6 +85,7 @@ pub(super) const SMB: Protocol = Protocol {
 static KIND: Kind = Kind {
     app: App::Smb,
     events: &["file_overlap", "file_skip", "malformed_data"],
+    most: 1024,
     ..Kind::EXCHANGE
 };
 
@@ -378,6 +393,9 @@ impl Smb {
         if rpc.as_ref().is_some_and(|r| self.calls.goes_on(r, &w, out)) {
             return content;
         }
+        if !out.may_begin(&KIND) {
+            return content;
+        }
         let t = out.begin(&KIND, time);
         let id = t.id;
         t.facts.push(("smb.version", u64::from(m.version)));
@@ -474,7 +492,7 @@ impl Smb {
         if let Some(t) = given_up.and_then(|id| out.find(id)) {
             t.finish();
         }
-        if self.pending.len() >= MOST_PENDING
+        if self.pending.len() >= out.most(&KIND)
             && let Some((_, old, _)) = self.pending.pop_front()
             && let Some(t) = out.find(old)
         {

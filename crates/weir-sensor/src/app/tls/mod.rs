@@ -63,7 +63,12 @@ pub(super) const TLS: Protocol = Protocol {
     client_first: true,
     // Of an older decoder of certificates, of SSLv2 behind its first message, and of what is encrypted.
     unraised_events: &[
+        "certificate_invalid_extensions",
+        "certificate_invalid_issuer",
         "certificate_invalid_string",
+        "certificate_invalid_subject",
+        "certificate_invalid_validity",
+        "certificate_invalid_version",
         "certificate_missing_element",
         "certificate_unknown_element",
         "dataleak_heartbeat_mismatch",

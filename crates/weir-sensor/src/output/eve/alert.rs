@@ -76,11 +76,16 @@ impl RuleText {
         } else {
             &rule.category
         };
+        let message = if rule.message.is_empty() {
+            "(null)"
+        } else {
+            &rule.message
+        };
         // Writing to memory does not fail.
         let _ = write!(
             fast,
-            "[**] [{}:{}:{}] {} [**] [Classification: {class}] [Priority: {}] ",
-            rule.gid, rule.sid, rule.rev, rule.message, rule.priority
+            "[**] [{}:{}:{}] {message} [**] [Classification: {class}] [Priority: {}] ",
+            rule.gid, rule.sid, rule.rev, rule.priority
         );
         fast.shrink_to_fit();
         let inside = eve[1..eve.len() - 1].to_vec();
@@ -145,6 +150,10 @@ pub struct AlertFacts<'a> {
     pub effect: Effect,
     /// The transaction it is about.
     pub transaction: Option<u64>,
+    /// A rule has passed the packet.
+    pub passed: bool,
+    /// The rule did not ask for one: it is the only one of the flow.
+    pub guessed: bool,
     /// `to_server` (true) or `to_client`, of packets that belong to a flow.
     pub to_server: Option<bool>,
     /// Names of the application.
@@ -186,6 +195,9 @@ pub fn alert(
     options: &EveOptions,
 ) {
     let mut o = begin(out, "alert", head, options);
+    if facts.guessed {
+        o.boolean("tx_guessed", true);
+    }
     if let Some(id) = facts.transaction {
         o.number("tx_id", id);
     }
@@ -303,6 +315,7 @@ pub fn alert(
             (Action::Pass, _) => r#"{"action":"pass"}"#,
             // A reset beside the traffic stops nothing that has passed.
             (_, Effect::Blocked) if facts.inline => r#"{"action":"drop"}"#,
+            _ if facts.passed => r#"{"action":"pass"}"#,
             _ => r#"{"action":"alert"}"#,
         };
         o.key("verdict").extend_from_slice(verdict.as_bytes());

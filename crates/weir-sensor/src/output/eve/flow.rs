@@ -29,6 +29,8 @@ pub struct FlowFacts {
     pub action: Option<&'static str>,
     /// The exception policy that was applied because its beginning was not seen.
     pub exception: Option<&'static str>,
+    /// And the one that was because its parser gave up.
+    pub error: Option<&'static str>,
     /// Whether it is a TCP session whose beginning was not seen.
     pub midstream: bool,
 }
@@ -42,6 +44,8 @@ pub struct TcpFacts {
     pub state: Option<&'static str>,
     /// Whether bytes were lost to server, and to client.
     pub gaps: [bool; 2],
+    /// Stretches that bytes which waited lay in at once, at most, to server and to client.
+    pub regions: [u64; 2],
 }
 
 impl TcpFacts {
@@ -83,10 +87,16 @@ pub fn flow(
     }
     // Packets of a session that was not seen to begin: why nothing of it was put together.
     let passed_by = tcp.is_some_and(TcpFacts::is_passed_by).then_some("ignore");
-    if let Some(policy) = facts.exception.or(passed_by) {
-        json::list(f.key("exception_policy"), [policy], |out, policy| {
+    let applied = [
+        ("stream_midstream", facts.exception.or(passed_by)),
+        ("app_layer_error", facts.error),
+    ];
+    let applied = applied.into_iter().filter_map(|(of, p)| Some((of, p?)));
+    let applied: Vec<_> = applied.collect();
+    if !applied.is_empty() {
+        json::list(f.key("exception_policy"), applied, |out, (of, policy)| {
             let mut one = Object::new(out);
-            one.string("target", "stream_midstream");
+            one.string("target", of);
             one.string("policy", policy);
             one.end();
         });
@@ -112,6 +122,10 @@ pub fn flow(
             if gap {
                 t.boolean(name, true);
             }
+        }
+        if tcp.state.is_some() {
+            t.number("ts_max_regions", tcp.regions[0]);
+            t.number("tc_max_regions", tcp.regions[1]);
         }
         t.end();
     }

@@ -12,7 +12,8 @@ mod transform;
 
 use crate::app;
 use crate::buffer::Buffer;
-use crate::event::Event;
+use crate::event::{self, Event};
+use crate::packet::Direction::{ToClient, ToServer};
 use crate::rules::keywords::Word;
 use crate::rules::model::{
     AlertTarget, Condition, Content, FileStore, PacketCondition, Range, StoreScope, ThresholdKind,
@@ -36,6 +37,11 @@ pub(super) use self::record::fact;
 use self::record::{alternatives, record};
 use self::requires::requires;
 use self::transform::{change, pcre_transform, transform, xor};
+
+/// The note of a rule that asks for an event which nothing raises.
+fn unraised(event: &str) -> Option<String> {
+    event::is_unraised(event).then(|| format!("nothing raises `{event}`: the rule never matches"))
+}
 
 /// `filestore`, `filestore:direction`, `filestore:direction,scope`: the rule is about files, and they are written out.
 fn files_out<'a>(draft: &mut Draft<'a>, opt: Opt<'a>, stores: bool) -> Parsed<()> {
@@ -71,7 +77,7 @@ fn files_out<'a>(draft: &mut Draft<'a>, opt: Opt<'a>, stores: bool) -> Parsed<()
         draft.notes.push(note.to_owned());
     }
     let any = Range::new(0, u64::MAX, false);
-    draft.rule.packet.push(PacketCondition::FileSize(any));
+    draft.rule.packet.push(PacketCondition::FileSize(any, None));
     Ok(())
 }
 
@@ -164,9 +170,8 @@ pub(super) fn option<'a>(
             let condition = match value.split_once('.') {
                 Some((app, event)) => app::event(app, event).map(|found| {
                     if !found.raised {
-                        draft
-                            .notes
-                            .push(format!("nothing raises `{value}`: the rule never matches"));
+                        let note = format!("nothing raises `{value}`: the rule never matches");
+                        draft.notes.push(note);
                     }
                     PacketCondition::AppEvent(found.app.to_owned(), found.event.to_owned())
                 }),
@@ -183,10 +188,12 @@ pub(super) fn option<'a>(
         }
         Word::DecodeEvent => {
             let event = format!("decoder.{}", name(opt.need()?)?);
+            draft.notes.extend(unraised(&event));
             draft.packet(PacketCondition::Event(event), opt.whole)?;
         }
         Word::StreamEvent => {
             let event = format!("stream.{}", name(opt.need()?)?);
+            draft.notes.extend(unraised(&event));
             draft.rule.packet.push(PacketCondition::Event(event));
         }
         Word::IpReputation => iprep(draft, opt.need()?, context)?,
@@ -377,8 +384,16 @@ pub(super) fn option<'a>(
         }
         Word::FileStore => files_out(draft, opt, context.settings.stores)?,
         Word::FileSize => {
-            let size = span(u64::MAX)?;
-            draft.rule.packet.push(PacketCondition::FileSize(size));
+            let value = opt.need()?;
+            let parts = commas(value);
+            // A rule about both directions says whose files it means.
+            let (way, size) = match &parts[..] {
+                [way, size] if draft.whole && way.is("to_client") => (Some(ToClient), *size),
+                [way, size] if draft.whole && way.is("to_server") => (Some(ToServer), *size),
+                _ => (None, value),
+            };
+            let size = range(size, u64::MAX, dialect)?;
+            draft.rule.packet.push(PacketCondition::FileSize(size, way));
         }
         Word::VlanLayers => {
             let layers = span(3)?;

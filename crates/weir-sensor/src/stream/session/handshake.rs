@@ -284,8 +284,8 @@ impl Session {
                 }
                 refuse(segment, tools, None);
             }
-        } else if (segment.one_sided || segment.midstream) && to_server && segment.has(flag::ACK) {
-            // The server's half is not seen, or its SYN/ACK was lost.
+        } else if segment.one_sided && to_server && segment.has(flag::ACK) {
+            // The server's half is not seen.
             let isn = tcp.sequence.wrapping_sub(1);
             if self
                 .handshake
