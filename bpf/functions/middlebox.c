@@ -38,20 +38,13 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "classify.h"
 #include "flow.h"
 #include "meter.h"
+#include "marks.h"
 #include "rewrite.h"
 #include "dynset.h"
 #include "l4_check.h"
 #include "open.h"
 #include "translate.h"
 #include "reject.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weir_replay);
-} replay SEC(".maps");
 
 /* What does not depend on the packet's bytes. Returns PARSED or a reason. */
 static __always_inline int begin(struct walk *w)
@@ -201,6 +194,8 @@ static __always_inline int edit(struct walk *w)
 	if (weir_features & WEIR_F_REWRITE && rewrites)
 		rewrite(w);
 	write_back(w);
+	if (weir_features & WEIR_F_META && rewrites)
+		store_marks(w);
 	if (weir_features & WEIR_F_OPTION_OPS)
 		panel_resized(w->ctx);
 	return PARSED;
@@ -261,10 +256,12 @@ static __always_inline int process(struct walk *w, __u32 *why)
 			goto drop;
 	}
 	/* One branch for most policies: what is behind it costs them nothing else. */
-	if (weir_features & (WEIR_F_MAC | WEIR_F_L4PROTO | WEIR_F_CT | WEIR_F_SETS)) {
+	if (weir_features & (WEIR_F_MAC | WEIR_F_L4PROTO | WEIR_F_CT | WEIR_F_SETS | WEIR_F_META)) {
 		extend_key(s);
 		if (weir_features & WEIR_F_CT && weir_features & WEIR_F_STATE)
 			key_set_be16(s, WEIR_K_CT, forget(s, ct_state(s)));
+		if (weir_features & WEIR_F_META)
+			load_marks(w);
 		if (weir_features & WEIR_F_SETS && weir_set_bits)
 			look_up_sets(w);
 	}

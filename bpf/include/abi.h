@@ -63,8 +63,10 @@ enum weir_key_at {
 	WEIR_K_L4PROTO = 20,	/* u8 1 if there is an IP header, u8 the protocol behind it and its extensions (WEIR_F_L4PROTO) */
 	WEIR_K_CT = 22,		/* be16 WEIR_CT_*, 0: none (WEIR_F_CT) */
 	WEIR_K_IP4 = 24,	/* 20 bytes as in the packet */
+	WEIR_K_MARK = 44,	/* be32 (WEIR_F_META) */
 	WEIR_K_IP6 = 48,	/* 40 bytes as in the packet */
 	WEIR_K_L4 = 88,		/* 20 bytes of TCP, 8 of UDP, ICMP, ICMPv6, and of others with WEIR_V_PORTS */
+	WEIR_K_PRIORITY = 108,	/* be32 (WEIR_F_META) */
 	WEIR_K_FRAG6 = 112,	/* 8 bytes of the last IPv6 fragment header */
 	WEIR_K_IP4OPT = 120,	/* 256 bits: IPv4 option types present */
 	WEIR_K_TCPOPT = 152,	/* 256 bits: TCP option kinds present (not 0, 1) */
@@ -263,6 +265,7 @@ enum weir_op_kind {
 	WEIR_O_LOG = 7,		/* u.log */
 	WEIR_O_MAP = 8,		/* an element of u.pool, for each connection; base is an enum weir_choice */
 	WEIR_O_SHUFFLE = 9,	/* an offset for each connection; base is an enum weir_choice */
+	WEIR_O_META = 10,	/* bits of u.word of what `base` names: WEIR_META_* */
 	WEIR_O_SET_ADD = 20,	/* an address (base: enum weir_address) into set `off`, for u.timeout_ns */
 	WEIR_O_SET_DELETE = 21,	/* out of it */
 };
@@ -296,6 +299,9 @@ enum weir_base {
 #define WEIR_OP_PSEUDO		(1 << 0)	/* l4_mask bits belong to the pseudo-header, not to L4 */
 #define WEIR_OP_LIMITED		(1 << 2)	/* WEIR_O_LOG: u.log has a limit */
 #define WEIR_OP_NEXT_HEADER	(1 << 1)	/* ip6-next: in the pseudo-header one byte further, and only without extension headers */
+
+#define WEIR_META_MARK		0	/* base of WEIR_O_META */
+#define WEIR_META_PRIORITY	1
 
 struct weir_op {
 	__u8 kind;		/* enum weir_op_kind */
@@ -643,6 +649,8 @@ struct weir_replay {
 	__u64 random;		/* seed + (number of the frame << 32) */
 	__u32 port;
 	__u32 queue;
+	__u32 mark;		/* of the packet; the program writes both (WEIR_F_META) */
+	__u32 priority;
 };
 
 /* One log line. */
@@ -843,6 +851,7 @@ struct weir_filter_blocks {
 #define WEIR_F_L4PROTO		(1 << 14)	/* the protocol is tested whatever the family */
 #define WEIR_F_CT		(1 << 15)	/* states of connections are tested */
 #define WEIR_F_REJECT		(1 << 16)	/* packets that are dropped are answered */
+#define WEIR_F_META		(1 << 17)	/* marks or priorities are tested or set */
 #define WEIR_F_METER		(1 << 20)	/* limits count addresses apart */
 #define WEIR_F_SETS		(1 << 21)	/* packets fill sets, or are looked up in them */
 #define WEIR_F_LOG_LIMIT	(1 << 22)	/* log lines have limits */

@@ -678,6 +678,10 @@ static long apply_op(__u32 i, void *arg)
 		if (weir_features & WEIR_F_PAYLOAD_OPS)
 			write_payload(w, op);
 		break;
+	case WEIR_O_META:
+		if (weir_features & WEIR_F_META)
+			write_mark(s, op);
+		break;
 	case WEIR_O_STRIP:
 	case WEIR_O_SET_OPTION:
 	case WEIR_O_ADD_OPTION:

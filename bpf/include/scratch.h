@@ -160,6 +160,8 @@ struct scratch {
 	__u64 now_ns;		/* 0: not read yet */
 	__u64 random;
 
+	__u32 marks[2];		/* WEIR_META_*: of the packet, as rules have set them so far */
+
 	/* rewriting */
 	__u64 hit_last, hit_next;
 	__u32 op_first;

@@ -73,8 +73,10 @@ pub mod key {
     pub const L4PROTO: usize = 20;
     pub const CT: usize = 22;
     pub const IP4: usize = 24;
+    pub const MARK: usize = 44;
     pub const IP6: usize = 48;
     pub const L4: usize = 88;
+    pub const PRIORITY: usize = 108;
     pub const FRAG6: usize = 112;
     pub const IP4OPT: usize = 120;
     pub const TCPOPT: usize = 152;
@@ -374,8 +376,16 @@ pub mod op_kind {
     pub const LOG: u8 = 7;
     pub const MAP: u8 = 8;
     pub const SHUFFLE: u8 = 9;
+    pub const META: u8 = 10;
     pub const SET_ADD: u8 = 20;
     pub const SET_DELETE: u8 = 21;
+}
+
+/// What [`op_kind::META`] writes, its `base`.
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod meta {
+    pub const MARK: u8 = 0;
+    pub const PRIORITY: u8 = 1;
 }
 
 /// What is chosen for a connection, `base` of [`op_kind::MAP`] and [`op_kind::SHUFFLE`] (`enum weir_choice`).
@@ -975,6 +985,10 @@ pub struct Replay {
     pub port: u32,
     /// Receive queue.
     pub queue: u32,
+    /// `skb->mark`, which the program writes as well.
+    pub mark: u32,
+    /// `skb->priority`, likewise.
+    pub priority: u32,
 }
 
 /// `struct weir_event`: one log line.
@@ -1094,6 +1108,7 @@ pub mod feature {
     pub const L4PROTO: u32 = 1 << 14;
     pub const CT: u32 = 1 << 15;
     pub const REJECT: u32 = 1 << 16;
+    pub const META: u32 = 1 << 17;
     pub const METER: u32 = 1 << 20;
     pub const SETS: u32 = 1 << 21;
     pub const LOG_LIMIT: u32 = 1 << 22;

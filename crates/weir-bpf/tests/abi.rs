@@ -271,7 +271,17 @@ fn structures_have_the_same_layout_in_c_and_rust() {
     );
     let entry = btf_of("entry_graph");
     same_layout!(entry, "weir_edge", abi::Edge, generation);
-    same_layout!(btf, "weir_replay", abi::Replay, now_ns, random, port, queue);
+    same_layout!(
+        btf,
+        "weir_replay",
+        abi::Replay,
+        now_ns,
+        random,
+        port,
+        queue,
+        mark,
+        priority
+    );
     same_layout!(
         btf,
         "weir_event",
@@ -434,6 +444,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_STATE_LAYOUT", abi::STATE_LAYOUT.into()),
         ("WEIR_O_MAP", abi::op_kind::MAP.into()),
         ("WEIR_O_SHUFFLE", abi::op_kind::SHUFFLE.into()),
+        ("WEIR_O_META", abi::op_kind::META.into()),
         ("WEIR_O_SET_ADD", abi::op_kind::SET_ADD.into()),
         ("WEIR_O_SET_DELETE", abi::op_kind::SET_DELETE.into()),
         ("WEIR_D_SADDR", abi::choice::SADDR.into()),
@@ -493,6 +504,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_F_CT", abi::feature::CT.into()),
         ("WEIR_F_SETS", abi::feature::SETS.into()),
         ("WEIR_F_REJECT", abi::feature::REJECT.into()),
+        ("WEIR_F_META", abi::feature::META.into()),
         ("WEIR_F_METER", abi::feature::METER.into()),
         ("WEIR_F_LOG_LIMIT", abi::feature::LOG_LIMIT.into()),
         ("WEIR_F_QUOTA", abi::feature::QUOTA.into()),

@@ -9,7 +9,7 @@ use weir_kernel::{Hook, KernelError, KernelObject, LoadedProgram, MmapArray, Tes
 use weir_packet::{Reason, Verdict};
 use zerocopy::IntoBytes;
 
-use crate::{Engine, EngineError, LogLine, Packet, ReplayOptions};
+use crate::{Engine, EngineError, LogLine, Meta, Packet, ReplayOptions};
 
 pub(crate) struct Kernel {
     program: LoadedProgram,
@@ -18,6 +18,8 @@ pub(crate) struct Kernel {
     refused: Stats,
     logs: Vec<LogLine>,
     logging: bool,
+    /// Rules may change mark and priority.
+    marking: bool,
     seed: u64,
     rules: usize,
 }
@@ -41,12 +43,14 @@ impl Kernel {
         }
         let replay = program.mmap_array("replay")?;
         let logging = crate::logs(&plan.constants);
+        let marking = crate::has_feature(&plan.constants, abi::feature::META);
         Ok(Kernel {
             program,
             replay,
             refused: crate::no_stats(),
             logs: Vec::new(),
             logging,
+            marking,
             seed: options.seed,
             rules,
         })
@@ -67,7 +71,12 @@ impl Engine for Kernel {
         "kernel"
     }
 
-    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Verdict, EngineError> {
+    fn marked(
+        &mut self,
+        packet: &Packet<'_>,
+        meta: Meta,
+        out: &mut Vec<u8>,
+    ) -> Result<(Verdict, Meta), EngineError> {
         let reason = match packet.frame.len() {
             0..14 => Some(Reason::FrameShort),
             len if len > abi::FRAME_MAX => Some(Reason::FrameLong),
@@ -78,10 +87,10 @@ impl Engine for Kernel {
             self.refused.bytes += packet.frame.len() as u64;
             self.refused.verdict[1] += 1;
             self.refused.reason[reason as usize] += 1;
-            return Ok(Verdict::Drop);
+            return Ok((Verdict::Drop, meta));
         }
         self.replay
-            .write(0, crate::replay_input(packet, self.seed).as_bytes())?;
+            .write(0, crate::replay_input(packet, meta, self.seed).as_bytes())?;
         let ctx = TestCtx {
             ingress_ifindex: 0,
             rx_queue: 0,
@@ -92,10 +101,17 @@ impl Engine for Kernel {
             // The ring is smaller than a capture can make it: empty it as we go.
             self.drain()?;
         }
-        Ok(match (self.program.hook(), outcome.retval) {
+        let verdict = match (self.program.hook(), outcome.retval) {
             (Hook::Xdp, action) => crate::verdict(action),
             (Hook::Tc, action) => crate::tc_verdict(action),
-        })
+        };
+        let mut after = meta;
+        if self.marking {
+            let mut replay = [0; size_of::<abi::Replay>()];
+            self.replay.read(0, &mut replay)?;
+            after = crate::replay_output(&replay, meta);
+        }
+        Ok((verdict, after))
     }
 
     fn logs(&mut self) -> Result<Vec<LogLine>, EngineError> {

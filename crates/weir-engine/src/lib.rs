@@ -29,6 +29,7 @@ use weir_functions::plan::{
 use weir_kernel::KernelError;
 use weir_packet::Verdict;
 use weir_policy::model::Policy;
+pub use weir_policy::reference::Meta;
 use weir_vm::jit::{CompileError, Execution};
 use weir_vm::{Fault, LoadError, MapError};
 use zerocopy::FromBytes;
@@ -154,11 +155,25 @@ pub trait Engine {
     /// `user`, `user-jit`, `kernel` or `reference`.
     fn name(&self) -> &'static str;
 
-    /// Runs one packet. Unless it is dropped, `out` holds the frame as rewritten.
+    /// Runs one packet without mark and priority. Unless it is dropped, `out` holds the frame as rewritten.
+    ///
+    /// # Errors
+    /// As of [`Engine::marked`].
+    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Verdict, EngineError> {
+        let (verdict, _) = self.marked(packet, Meta::default(), out)?;
+        Ok(verdict)
+    }
+
+    /// Runs one packet with a mark and a priority. Returns what rules made of these.
     ///
     /// # Errors
     /// [`EngineError`]; the engine is of no more use then.
-    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Verdict, EngineError>;
+    fn marked(
+        &mut self,
+        packet: &Packet<'_>,
+        meta: Meta,
+        out: &mut Vec<u8>,
+    ) -> Result<(Verdict, Meta), EngineError>;
 
     /// Log lines since the last call.
     ///
@@ -293,9 +308,14 @@ fn tc_verdict(action: u32) -> Verdict {
 
 /// Whether an instance with these constants writes log lines.
 fn logs(constants: &[Constant]) -> bool {
+    has_feature(constants, abi::feature::LOG)
+}
+
+/// Whether an instance with these constants was planned with a feature.
+fn has_feature(constants: &[Constant], feature: u32) -> bool {
     constants.iter().any(|(name, value)| {
-        let low = value.first().copied().map_or(0, u32::from);
-        name == "weir_features" && low & abi::feature::LOG != 0
+        let bits = <[u8; 4]>::try_from(value.as_slice()).map_or(0, u32::from_ne_bytes);
+        name == "weir_features" && bits & feature != 0
     })
 }
 
@@ -313,11 +333,21 @@ fn log_line(bytes: &[u8]) -> Option<LogLine> {
 }
 
 /// What the data plane reads before each packet.
-fn replay_input(packet: &Packet<'_>, seed: u64) -> weir_bpf::abi::Replay {
+fn replay_input(packet: &Packet<'_>, meta: Meta, seed: u64) -> weir_bpf::abi::Replay {
     weir_bpf::abi::Replay {
         now_ns: packet.now_ns,
         random: seed.wrapping_add(packet.number << 32),
         port: packet.port,
         queue: packet.queue.into(),
+        mark: meta.mark,
+        priority: meta.priority,
     }
+}
+
+/// What the data plane left of mark and priority.
+fn replay_output(replay: &[u8], given: Meta) -> Meta {
+    weir_bpf::abi::Replay::read_from_bytes(replay).map_or(given, |replay| Meta {
+        mark: replay.mark,
+        priority: replay.priority,
+    })
 }

@@ -8,7 +8,7 @@ use weir_packet::Verdict;
 use weir_policy::model::Policy;
 use weir_policy::reference::{self, Input, Options, PortId, Reference};
 
-use crate::{Engine, EngineError, LogLine, Packet, ReplayHook, ReplayOptions};
+use crate::{Engine, EngineError, LogLine, Meta, Packet, ReplayHook, ReplayOptions};
 
 pub(crate) struct Oracle {
     reference: Reference,
@@ -45,7 +45,12 @@ impl Engine for Oracle {
         "reference"
     }
 
-    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Verdict, EngineError> {
+    fn marked(
+        &mut self,
+        packet: &Packet<'_>,
+        meta: Meta,
+        out: &mut Vec<u8>,
+    ) -> Result<(Verdict, Meta), EngineError> {
         let port = self.ports.iter().find(|port| port.number == packet.port);
         let outcome = self.reference.run(Input {
             frame: packet.frame,
@@ -63,6 +68,7 @@ impl Engine for Oracle {
                 },
             ),
             queue: packet.queue,
+            meta,
         });
         let bytes = packet.frame.len() as u64;
         self.stats.received += 1;
@@ -90,7 +96,7 @@ impl Engine for Oracle {
                 len: packet.frame.len() as u32,
             }));
         *out = outcome.frame;
-        Ok(outcome.verdict)
+        Ok((outcome.verdict, outcome.meta))
     }
 
     fn logs(&mut self) -> Result<Vec<LogLine>, EngineError> {

@@ -8,7 +8,7 @@ use weir_vm::verify::VerifyOptions;
 use weir_vm::{BPF_ANY, Env, Fault, Frame, Machine, Object, ProgramKind, Skb};
 use zerocopy::IntoBytes;
 
-use crate::{Engine, EngineError, LogLine, Packet, ReplayOptions};
+use crate::{Engine, EngineError, LogLine, Meta, Packet, ReplayOptions};
 
 pub(crate) struct User {
     machine: Machine,
@@ -98,8 +98,13 @@ impl Engine for User {
         }
     }
 
-    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Verdict, EngineError> {
-        let replay = crate::replay_input(packet, self.seed);
+    fn marked(
+        &mut self,
+        packet: &Packet<'_>,
+        meta: Meta,
+        out: &mut Vec<u8>,
+    ) -> Result<(Verdict, Meta), EngineError> {
+        let replay = crate::replay_input(packet, meta, self.seed);
         let map = self
             .machine
             .map_mut("replay")
@@ -123,7 +128,9 @@ impl Engine for User {
             })?;
         out.clear();
         out.extend_from_slice(self.buffer.data());
-        Ok(verdict)
+        let after = (self.machine.map("replay")).and_then(|map| map.lookup(&0u32.to_ne_bytes()));
+        let after = after.map_or(meta, |bytes| crate::replay_output(&bytes, meta));
+        Ok((verdict, after))
     }
 
     fn logs(&mut self) -> Result<Vec<LogLine>, EngineError> {

@@ -42,6 +42,7 @@ mod graph_tc;
 mod kernel_functions;
 mod limits;
 mod live_updates;
+mod marks;
 mod network_agrees;
 mod network_balancer;
 mod network_chain;

@@ -145,6 +145,8 @@ pub struct Planned {
     pub translations: Vec<Translation>,
     /// What a user should know, one sentence each.
     pub notes: Vec<String>,
+    /// Why packets of ports on XDP must not come to it; `None`: they may.
+    pub tc_only: Option<String>,
     /// What a user should know unless a map of the object is shared: the map and a sentence.
     pub unshared: Vec<(String, String)>,
 }
@@ -179,6 +181,7 @@ impl Planned {
             asks: Asks::default(),
             translations: Vec::new(),
             notes: Vec::new(),
+            tc_only: None,
             unshared: Vec::new(),
         }
     }

@@ -15,7 +15,7 @@ use weir_functions::plan::Port;
 use weir_packet::Verdict;
 use weir_packet::build::Frame;
 use weir_policy::model::{PortName, Test};
-use weir_policy::reference::{Input, Options, PortId, Reference};
+use weir_policy::reference::{Input, Meta, Options, PortId, Reference};
 use weir_policy::{Parsed, parse_file};
 
 fn folder() -> PathBuf {
@@ -56,6 +56,7 @@ fn every_policy_does_its_job() {
                     index: 1,
                 },
                 queue: 0,
+                meta: Meta::default(),
             });
             let mut words = expected.split_whitespace();
             let verdict = match words.next().expect("a verdict") {

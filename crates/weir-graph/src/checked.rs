@@ -96,6 +96,18 @@ pub enum ModelError {
         /// Why it does not run there.
         why: String,
     },
+    /// The other way round.
+    #[error(
+        "packets of port {port}, which is on XDP, come to function {instance}: {why}; set `hook = \"tc\"` for the port"
+    )]
+    NotOnXdp {
+        /// Port.
+        port: String,
+        /// Function.
+        instance: String,
+        /// Why it does not run there.
+        why: String,
+    },
     /// Packets that leave by a port would be sent out of it once more.
     #[error(
         "link {link} sends packets that leave by port {port} out of it again: link it to the stack, which transmits them"
@@ -167,6 +179,15 @@ impl Model {
                     instance,
                     why,
                 } => ModelError::NotOnTc {
+                    port: name(port),
+                    instance: self.instances[instance].name.clone(),
+                    why,
+                },
+                Misplaced::OnXdp {
+                    port,
+                    instance,
+                    why,
+                } => ModelError::NotOnXdp {
                     port: name(port),
                     instance: self.instances[instance].name.clone(),
                     why,

@@ -18,6 +18,15 @@ pub(crate) enum Misplaced {
         /// Why it does not.
         why: String,
     },
+    /// Packets of a port on XDP come to an instance that runs on tc only.
+    OnXdp {
+        /// weir's number of the port.
+        port: u32,
+        /// Place of the instance.
+        instance: usize,
+        /// Why it does not run there.
+        why: String,
+    },
     /// A link sends packets that leave by a port out of it: they would come to the same link for ever.
     Back {
         /// weir's number of the port.
@@ -31,6 +40,20 @@ impl Model {
     /// All of it, in the order of ports.
     pub(crate) fn misplaced(&self, graph: &Graph) -> Vec<Misplaced> {
         let mut found = Vec::new();
+        for port in self.ports.iter().filter(|port| port.mode != Mode::Tc) {
+            let met = graph.reachable(self.firsts(Source::Port(port.number)));
+            for (at, instance) in self.instances.iter().enumerate() {
+                if met[at]
+                    && let Some(why) = &instance.planned.tc_only
+                {
+                    found.push(Misplaced::OnXdp {
+                        port: port.number,
+                        instance: at,
+                        why: why.clone(),
+                    });
+                }
+            }
+        }
         for port in self.ports.iter().filter(|port| port.mode == Mode::Tc) {
             let first = |source| self.firsts(source);
             let sources = [Source::Port(port.number), Source::Transmit(port.number)];

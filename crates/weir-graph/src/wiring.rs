@@ -253,6 +253,26 @@ impl<'a> Planning<'a> {
                     )
                     .also(0, port.hook.unwrap_or(port.name.span), "the port's hook");
             }
+            Misplaced::OnXdp {
+                port: number,
+                instance,
+                why,
+            } => {
+                let (Some(port), Some(function)) = (port(*number), config.functions.get(*instance))
+                else {
+                    return;
+                };
+                let text = format!(
+                    "packets of the port `{}`, which is on XDP, come to `{}`: {why}",
+                    port.name.value, function.name.value
+                );
+                let draft = self.report.error(0, function.kind.span, text);
+                draft.help("set `hook = \"tc\"` for the port").also(
+                    0,
+                    port.hook.unwrap_or(port.name.span),
+                    "the port",
+                );
+            }
             Misplaced::Back { port: number, link } => {
                 let (Some(port), Some(link)) = (port(*number), written.get(*link)) else {
                     return;

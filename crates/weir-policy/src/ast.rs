@@ -267,6 +267,8 @@ pub struct Target {
 pub enum Action {
     /// `mod FIELD [VALUE]`
     Mod(FieldRef, Option<Span>),
+    /// `mark set VALUE[/MASK]`, `priority set VALUE`
+    SetMeta(FieldRef, Span),
     /// `add OPT [VALUE]`
     Add(FieldRef, Option<Span>),
     /// `strip [!] OPT`; true: with `!`

@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::names::name_of;
 use crate::reject;
-use crate::value::mac_text;
+use crate::value::{class_text, mac_text};
 
 /// More intervals than this are counted instead of listed.
 const LISTED: usize = 8;
@@ -114,6 +114,10 @@ fn condition(m: &Match) -> Option<String> {
     let with = if m.negated { "without" } else { "with" };
     Some(match (&m.test, info.kind) {
         (Test::Always, _) => return None,
+        (Test::Masked { value, mask }, _) => format!(
+            "whose {} has {not}x{value:x} in the bits x{mask:x}",
+            phrase(m.subject.field)
+        ),
         (Test::Dynamic(set), _) => {
             let article = if m.negated { "is not" } else { "is" };
             format!(
@@ -229,6 +233,18 @@ fn action(target: &Target, classes: Classes) -> String {
         Target::Set { field, value } => {
             let value = number(*field, *value);
             format!("gets its {} set to {value}", phrase(*field))
+        }
+        Target::SetMeta {
+            field,
+            value,
+            mask: u32::MAX,
+        } => {
+            let value = number(*field, u128::from(*value));
+            format!("gets its {} set to {value}", phrase(*field))
+        }
+        Target::SetMeta { field, value, mask } => {
+            let name = phrase(*field);
+            format!("gets the bits x{mask:x} of its {name} set to x{value:x}")
         }
         Target::SetPayload { subject, bytes } => {
             format!(
@@ -502,10 +518,15 @@ fn prefix_length(field: Field, lo: u128, hi: u128) -> Option<u32> {
 }
 
 fn number(field: Field, value: u128) -> String {
-    match field.info().kind {
+    let info = field.info();
+    match info.kind {
         Kind::Addr4 => Ipv4Addr::from(value as u32).to_string(),
         Kind::Addr6 => Ipv6Addr::from(value).to_string(),
         Kind::Mac => mac_text(value),
+        _ if info.header == Header::Skb => match info.name {
+            "mark" => format!("x{value:x}"),
+            _ => class_text(value),
+        },
         Kind::CtState => name_of(field, value).unwrap_or_else(|| value.to_string()),
         _ => match name_of(field, value) {
             Some(name) => format!("{value} ({name})"),

@@ -9,6 +9,8 @@
 pub enum Header {
     /// Not in the packet: port, queue, and tests on the whole frame.
     Meta,
+    /// What the kernel keeps with a packet, in its socket buffer: {mark, priority}. Known on tc.
+    Skb,
     /// EtherType behind the last VLAN tag.
     Ether,
     /// Destination and source address in front of it.
@@ -166,6 +168,8 @@ pub static FIELDS: &[FieldInfo] = &[
     row("in", &[], Meta, InPort, 0, 0, false, "interface the packet came in by: name or index"),
     row("out", &[], Meta, OutPort, 0, 0, false, "interface the packet leaves by, on hooks that know it"),
     row("queue", &["in-queue"], Meta, Number, 0, 16, false, "receive queue of the device"),
+    row("mark", &["skb-mark", "fwmark"], Skb, Number, 0, 32, false, "packet mark, that of `ip rule fwmark` and nftables; on tc"),
+    row("priority", &["skb-priority"], Skb, Number, 32, 32, false, "packet priority, or a class of a queueing discipline: `1:10`; on tc"),
     row("net-proto", &[], Meta, NetProto, 0, 0, false, "ip4 or ip6"),
     row("l4-proto", &["th-proto"], Meta, L4Proto, 0, 8, false, "protocol behind the IP headers, of either family"),
     row("ct-state", &[], Meta, CtState, 0, 8, false, "state of the connection: new, established, related, invalid, untracked"),

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::diagnostic::Diagnostics;
-use crate::field::Kind;
+use crate::field::{Header, Kind};
 use crate::model::{Match, PortName, Rule, Target, Test};
 use crate::reference::{Input, matches};
 use crate::source::{NoFiles, Source};
@@ -31,6 +31,9 @@ pub enum FilterError {
     /// A test of what one packet does not tell.
     #[error("the filter tests `ct-state`, which rules of a policy know only")]
     State,
+    /// A test of what a socket buffer has, not a packet.
+    #[error("the filter tests `{0}`, which rules on tc know only")]
+    Meta(&'static str),
     /// A port that is not there.
     #[error("the filter names port `{port}`, and there is none; ports: {there}")]
     NoPort {
@@ -58,6 +61,10 @@ impl Filter {
         let of_state = |m: &Match| m.subject.field.info().kind == Kind::CtState;
         if rule.matches.iter().any(of_state) {
             return Err(FilterError::State);
+        }
+        let mut named = rule.matches.iter().map(|m| m.subject.field.info());
+        if let Some(info) = named.find(|info| info.header == Header::Skb) {
+            return Err(FilterError::Meta(info.name));
         }
         Ok(Filter { rule })
     }

@@ -12,7 +12,7 @@ use crate::ast::{
     SettingKind, Span, Target, Test,
 };
 use crate::diagnostic::{Diagnostics, Report};
-use crate::field::Kind;
+use crate::field::{Header, Kind};
 use crate::flat::Flat;
 use crate::names::is_named;
 use crate::parse::{parse_text, takes_values};
@@ -384,6 +384,11 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
         };
     match &target.action {
         Action::Mod(reference, value) => with_value("mod ", reference, *value, out),
+        Action::SetMeta(reference, value) => {
+            field_text(text, reference, out);
+            out.push_str(" set ");
+            value_text(reference, value.of(text), out);
+        }
         Action::Add(reference, value) => with_value("add ", reference, *value, out),
         Action::Strip(false, reference) => with_value("strip ", reference, None, out),
         Action::Strip(true, reference) => with_value("strip ! ", reference, None, out),
@@ -560,7 +565,7 @@ fn value_text(reference: &FieldRef, word: &str, out: &mut String) {
         let end = part.ends_with(['-', '/']);
         let (part, separator) = part.split_at(part.len() - usize::from(end));
         // A prefix length is no value.
-        let is_length = i > 0 && word.contains('/');
+        let is_length = i > 0 && word.contains('/') && reference.field.info().header != Header::Skb;
         match part.parse::<Ipv6Addr>() {
             Ok(address) if matches!(kind, Kind::Addr6) => out.push_str(&address.to_string()),
             _ if is_hex(part) && !is_length => hex_text(part, out),

@@ -200,6 +200,8 @@ impl Headers {
     fn have(&self, header: Header) -> bool {
         match header {
             Header::Meta | Header::Ether | Header::EtherAddr | Header::Vlan | Header::Vlan2 => true,
+            // Hooks have it or not: tests add rules of their own for it.
+            Header::Skb => false,
             Header::Ports => self
                 .l4
                 .is_none_or(|l4| matches!(l4, Header::Tcp | Header::Udp)),

@@ -369,7 +369,7 @@ impl<'a> Lower<'a> {
 /// Classes that packets with this field have.
 fn classes_of(field: Field) -> Classes {
     match field.info().header {
-        Header::Meta | Header::Ether | Header::EtherAddr => Classes::NONE,
+        Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr => Classes::NONE,
         Header::Ports => Classes::PORTS,
         Header::Vlan => Classes::VLAN,
         Header::Vlan2 => Classes::VLAN2,
@@ -404,6 +404,7 @@ fn hash_of(rule: &Rule) -> u64 {
                 ranges.intervals().first().hash(&mut hasher);
                 ranges.intervals().last().hash(&mut hasher);
             }
+            Test::Masked { value, mask } => (value, mask).hash(&mut hasher),
             Test::Bytes(bytes) => bytes.hash(&mut hasher),
             Test::Port(ports) => ports.hash(&mut hasher),
             Test::Dynamic(set) => set.hash(&mut hasher),
@@ -413,6 +414,7 @@ fn hash_of(rule: &Rule) -> u64 {
         std::mem::discriminant(target).hash(&mut hasher);
         match target {
             Target::Set { field, value } => (field, value).hash(&mut hasher),
+            Target::SetMeta { field, value, mask } => (field, value, mask).hash(&mut hasher),
             Target::SetPayload { subject, bytes } => (subject, bytes).hash(&mut hasher),
             Target::SetOption { kind, value } | Target::AddOption { kind, value } => {
                 (kind, value).hash(&mut hasher);

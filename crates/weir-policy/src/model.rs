@@ -374,6 +374,13 @@ pub enum Test {
     Present,
     /// The number (or address, as a number) is in the set.
     In(Arc<Ranges>),
+    /// The bits of `mask` are those of `value`, which has no others.
+    Masked {
+        /// What they are.
+        value: u32,
+        /// Which are looked at.
+        mask: u32,
+    },
     /// The first bytes of an option's value, or the bytes of a payload at an offset, are these.
     Bytes(Vec<u8>),
     /// Came in by / leaves by one of these ports.
@@ -456,6 +463,15 @@ pub enum Target {
         field: Field,
         /// Its new value.
         value: u128,
+    },
+    /// Write bits of the mark or of the priority.
+    SetMeta {
+        /// `mark` or `priority`.
+        field: Field,
+        /// What they become; no bits but those of `mask`.
+        value: u32,
+        /// Which are written.
+        mask: u32,
     },
     /// Write payload bytes.
     SetPayload {

@@ -22,7 +22,7 @@ use crate::lexer::{Kind, Lexer, Line, Token};
 use crate::names::{examples, has_flags, is_named, names_of};
 use crate::words::looks_like_literal;
 use crate::words::{
-    COMMANDS, LB, TARGETS, field, field_spellings, is_name, is_one_of, meant, nearest,
+    COMMANDS, LB, OF_FIELDS, TARGETS, field, field_spellings, is_name, is_one_of, meant, nearest,
 };
 
 /// File number of the policy in reports.
@@ -154,6 +154,10 @@ fn takes(field: Field) -> String {
         FieldKind::Mac => "a MAC address or a prefix: `02:00:00:00:00:00/24`".to_owned(),
         FieldKind::Payload => "bytes behind `==`: `== x474554`".to_owned(),
         FieldKind::InPort | FieldKind::OutPort => "an interface: `eth0`".to_owned(),
+        _ if field.info().name == "mark" => {
+            "a number, or one with a mask: `x10`, `x10/xff`".to_owned()
+        }
+        _ if field.info().name == "priority" => "a class or a number: `1:10`".to_owned(),
         _ if names.is_empty() => "a number: `80`, `x50`".to_owned(),
         _ => format!("a number or a name, like {}", examples(names).join(", ")),
     }
@@ -902,7 +906,20 @@ impl<'a> Parser<'a> {
             return false;
         };
         // No target is longer; most words are.
-        word.len() <= 9 && (is_one_of(word, TARGETS) || word.eq_ignore_ascii_case(LB))
+        word.len() <= 9
+            && (is_one_of(word, TARGETS)
+                || word.eq_ignore_ascii_case(LB)
+                || self.at_target_of_field(word))
+    }
+
+    /// `mark set`: a field, and a word behind it that makes it a target.
+    fn at_target_of_field(&self, word: &str) -> bool {
+        let is = |one: &str, word: &str| one.eq_ignore_ascii_case(word);
+        OF_FIELDS.iter().any(|(first, second)| {
+            let next = self.tokens.get(self.at + 1);
+            is(first, word)
+                && next.is_some_and(|t| t.kind == Kind::Word && is(second, self.of(t.span)))
+        })
     }
 
     fn peek(&self) -> Option<Token> {

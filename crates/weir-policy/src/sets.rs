@@ -50,6 +50,7 @@ enum Use {
     Addr4,
     Addr6,
     Mac,
+    Class,
 }
 
 impl<'a> Sets<'a> {
@@ -103,6 +104,7 @@ impl<'a> Sets<'a> {
             Domain::Addr4 => Use::Addr4,
             Domain::Addr6 => Use::Addr6,
             Domain::Mac => Use::Mac,
+            Domain::Class => Use::Class,
         };
         if let Some(done) = self.numbers.get(&(key, how)) {
             return done.clone();

@@ -30,6 +30,8 @@ pub(crate) enum Domain {
     Addr6,
     /// MAC addresses.
     Mac,
+    /// 32 bits, that may be written as the two halves of a class of a queueing discipline.
+    Class,
 }
 
 impl Domain {
@@ -37,6 +39,7 @@ impl Domain {
     pub(crate) fn of(field: Field) -> Option<Domain> {
         let info = field.info();
         match info.kind {
+            Kind::Number if info.name == "priority" => Some(Domain::Class),
             Kind::Number if has_flags(field) => Some(Domain::Flags(names_of(field))),
             Kind::Number => Some(Domain::Number(info.bits, names_of(field))),
             Kind::NetProto | Kind::L4Proto | Kind::CtState => {
@@ -54,7 +57,7 @@ impl Domain {
         match self {
             Domain::Number(bits, _) => bits,
             Domain::Flags(_) => FLAG_BITS,
-            Domain::Addr4 => 32,
+            Domain::Addr4 | Domain::Class => 32,
             Domain::Addr6 => 128,
             Domain::Mac => 48,
         }
@@ -68,7 +71,7 @@ impl Domain {
     fn names(self) -> Names {
         match self {
             Domain::Number(_, names) | Domain::Flags(names) => names,
-            Domain::Addr4 | Domain::Addr6 | Domain::Mac => &[],
+            Domain::Addr4 | Domain::Addr6 | Domain::Mac | Domain::Class => &[],
         }
     }
 
@@ -79,6 +82,7 @@ impl Domain {
             Domain::Addr4 => "an IPv4 address like `192.0.2.1`",
             Domain::Addr6 => "an IPv6 address like `2001:db8::1`",
             Domain::Mac => "a MAC address like `02:00:00:00:00:01`",
+            Domain::Class => "a number, or a class like `1:10`",
         }
     }
 }
@@ -212,6 +216,7 @@ pub(crate) fn single(word: &str, domain: Domain) -> Result<u128, Problem> {
     match domain {
         Domain::Number(bits, names) => number(word, bits, names),
         Domain::Flags(names) => flags(word, names),
+        Domain::Class => class(word),
         _ if is_hex(word) => number(word, domain.bits(), &[]),
         Domain::Mac => Ok(word.parse::<Mac>()?.number().into()),
         Domain::Addr4 | Domain::Addr6 => {
@@ -219,6 +224,50 @@ pub(crate) fn single(word: &str, domain: Domain) -> Result<u128, Problem> {
             of_family(word, Prefix::one(address), domain).map(|prefix| prefix.first)
         }
     }
+}
+
+/// Reads a number, or a class of a queueing discipline as tc writes it: two numbers of 16 bits in hex.
+fn class(word: &str) -> Result<u128, Problem> {
+    let Some((major, minor)) = word.split_once(':') else {
+        return number(word, 32, &[]);
+    };
+    let half = |digits: &str| match digits {
+        "" => Some(0),
+        _ if digits.len() > 4 || !digits.bytes().all(|b| b.is_ascii_hexdigit()) => None,
+        _ => u32::from_str_radix(digits, 16).ok(),
+    };
+    match (half(major), half(minor)) {
+        (Some(major), Some(minor)) if word != ":" => Ok(u128::from(major << 16 | minor)),
+        _ => Err(Problem::with_help(
+            format!("`{word}` is not a class"),
+            "a class is written as tc does, two hex numbers of at most four digits: `1:10`",
+        )),
+    }
+}
+
+/// A class as tc writes it; a number without an upper half as a number.
+pub(crate) fn class_text(value: u128) -> String {
+    match (value >> 16, value & 0xffff) {
+        (0, minor) => minor.to_string(),
+        (major, minor) => format!("{major:x}:{minor:x}"),
+    }
+}
+
+/// Reads `value/mask`, two numbers of 32 bits; `None` if the word has no mask.
+pub(crate) fn masked_number(word: &str) -> Option<Result<(u32, u32), Problem>> {
+    let (value, mask) = word.split_once('/')?;
+    let read = |text| number(text, 32, &[]).map(|number| number as u32);
+    Some(match (read(value), read(mask)) {
+        (Ok(value), Ok(mask)) if value & !mask == 0 => Ok((value, mask)),
+        (Ok(value), Ok(mask)) => Err(Problem::with_help(
+            format!("`{word}` has bits in front of the `/` that are not behind it"),
+            format!(
+                "behind the `/` stand all bits that are meant, in front those that are 1: `x{value:x}/x{:x}`",
+                value | mask
+            ),
+        )),
+        (Err(problem), _) | (_, Err(problem)) => Err(problem),
+    })
 }
 
 /// A MAC address as it is written.

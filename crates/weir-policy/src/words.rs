@@ -22,6 +22,9 @@ pub(crate) const TARGETS: &[&str] = &[
     "delete",
 ];
 
+/// Targets of two words whose first one is a field.
+pub(crate) const OF_FIELDS: &[(&str, &str)] = &[("mark", "set"), ("priority", "set")];
+
 /// A target of mmb that weir has not, and mmb never carried out.
 pub(crate) const LB: &str = "lb";
 
@@ -55,7 +58,18 @@ const MEANT: &[(&[&str], &str)] = &[
         &["dnat", "redirect"],
         "destination NAT is `add-stateful ip-daddr 198.51.100.1 tcp-dport 8080 map ip-daddr 10.0.0.2 map tcp-dport 80`",
     ),
-    (&["set-mark", "mark", "meta"], "weir has no marks"),
+    (
+        &["set-mark", "set-xmark"],
+        "write `mark set x10`, with a mask `mark set x10/xff`",
+    ),
+    (
+        &["meta"],
+        "leave this out: `mark x10`, `mark set x10`, `priority set 1:10`, `in eth0`",
+    ),
+    (
+        &["classify", "set-class", "classid", "prio"],
+        "write `priority set 1:10`",
+    ),
     (&["tcp-port"], "write `tcp-dport` or `tcp-sport`"),
     (&["udp-port"], "write `udp-dport` or `udp-sport`"),
     (&["any", "everything", "*"], "write `all`"),
@@ -200,7 +214,7 @@ pub(crate) const COMMANDS: &[&str] = &[
 
 /// Whether a word looks like a number or an address, whatever the field.
 pub(crate) fn looks_like_literal(word: &str) -> bool {
-    let first = word.split('-').next().unwrap_or("");
+    let first = word.split(['-', '/']).next().unwrap_or("");
     word.starts_with(|c: char| c.is_ascii_digit())
         || word.contains(':')
         || hex_digits(first)

@@ -5,7 +5,7 @@ use proptest::test_runner::TestRunner;
 use weir_packet::generate::well_formed;
 use weir_policy::ast::Item;
 use weir_policy::model::Rule;
-use weir_policy::reference::{Input, PortId, matches};
+use weir_policy::reference::{Input, Meta, PortId, matches};
 use weir_policy::{NoFiles, Parsed, Source, describe, format_source, parse};
 
 fn read(text: &str) -> Parsed {
@@ -159,6 +159,7 @@ fn a_rule_of_a_chain_matches_what_the_jump_and_it_match() {
                         index: 1,
                     },
                     queue: 0,
+                    meta: Meta::default(),
                 };
                 let both = matches(&first, &input) && matches(&second, &input);
                 met += usize::from(both);

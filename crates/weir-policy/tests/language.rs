@@ -2,6 +2,7 @@
 //! docs/semantics.md states.
 
 use std::io;
+use std::sync::Arc;
 
 use weir_policy::field::{FIELDS, Field, Kind};
 use weir_policy::model::{
@@ -205,7 +206,10 @@ fn every_field_in_every_spelling_and_case() {
                 assert_eq!(m.subject.field, field(info.name), "{name}");
                 assert!(!m.negated);
                 if info.kind != Kind::All
-                    && !matches!(info.name, "queue" | "eth-type" | "eth-saddr" | "eth-daddr")
+                    && !matches!(
+                        info.name,
+                        "queue" | "mark" | "priority" | "eth-type" | "eth-saddr" | "eth-daddr"
+                    )
                 {
                     assert!(only(&format!("! {name}{value}")).negated, "{name}");
                 }
@@ -1173,5 +1177,80 @@ fn descriptions() {
         ),
     ] {
         assert_eq!(describe(&rule(text)), sentence);
+    }
+}
+
+#[test]
+fn marks_and_priorities() {
+    let set = |name: &str, value, mask| Target::SetMeta {
+        field: Field::find(name).expect("a field"),
+        value,
+        mask,
+    };
+    let masked = |value, mask| Test::Masked { value, mask };
+    let one = |text: &str| read(text).policy.rules.remove(0);
+    for (text, negated, test) in [
+        ("mark x10/xff drop", false, masked(0x10, 0xff)),
+        ("mark == 0x10/0xff drop", false, masked(0x10, 0xff)),
+        ("mark != 16/255 drop", true, masked(0x10, 0xff)),
+        ("! mark x0/x1 drop", true, masked(0, 1)),
+        ("! fwmark != x1/x1 drop", false, masked(1, 1)),
+        (
+            "mark x10 drop",
+            false,
+            Test::In(Arc::new(Ranges::new(vec![(16, 16)]))),
+        ),
+        (
+            "priority 1:10 drop",
+            false,
+            Test::In(Arc::new(Ranges::new(vec![(0x1_0010, 0x1_0010)]))),
+        ),
+    ] {
+        let rule = one(text);
+        assert_eq!(rule.matches.len(), 1, "{text}");
+        assert_eq!(
+            (rule.matches[0].negated, &rule.matches[0].test),
+            (negated, &test),
+            "{text}"
+        );
+        assert_eq!(rule.requires, Classes::NONE, "{text}");
+    }
+    for (text, targets) in [
+        ("all mark set 0x10", vec![set("mark", 0x10, u32::MAX)]),
+        ("tcp MARK SET x1/xf", vec![set("mark", 1, 0xf)]),
+        (
+            "mark 5 priority set :1f mark set 0",
+            vec![set("priority", 0x1f, u32::MAX), set("mark", 0, u32::MAX)],
+        ),
+        (
+            "priority set ffff:ffff",
+            vec![set("priority", u32::MAX, u32::MAX)],
+        ),
+    ] {
+        let text = match text.starts_with("priority set") {
+            true => format!("all {text}"),
+            false => text.to_owned(),
+        };
+        assert_eq!(one(&text).targets, targets, "{text}");
+    }
+    let formatted = |text: &str| format_source(&Source::new("t", text)).expect("formats");
+    assert_eq!(
+        formatted("MARK 0x1/0xF mark SET 0xAB/0xFF priority set A:1F"),
+        "mark x01/x0f mark set xab/xff priority set a:1f\n"
+    );
+    for (text, part) in [
+        ("mark x10/x0f drop", "bits in front of the `/`"),
+        ("mark x0/x0 drop", "a mask of no bits"),
+        ("mark < x1/xf drop", "takes no mask here"),
+        ("mark in { x1/xf, 3 } drop", "takes no mask here"),
+        ("priority 1/3 drop", "takes no mask here"),
+        ("priority 10000:1 drop", "is not a class"),
+        ("all mark set", "expected a value behind `mark set`"),
+        ("all mark set x1/x0", "bits in front of the `/`"),
+        ("all mark set x100000000", "too large"),
+        ("all mod mark x1", "write `mark set VALUE`"),
+    ] {
+        let error = parse(&Source::new("t", text), &NoFiles).expect_err(text);
+        assert!(error.to_string().contains(part), "{text}: {error}");
     }
 }

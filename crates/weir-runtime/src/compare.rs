@@ -448,6 +448,10 @@ fn rewrites(target: &Target) -> bool {
         | Target::Strip(_)
         | Target::Map { .. }
         | Target::Shuffle { .. } => true,
-        Target::Drop(_) | Target::Accept | Target::ChangeSet(_) | Target::Log { .. } => false,
+        Target::SetMeta { .. }
+        | Target::Drop(_)
+        | Target::Accept
+        | Target::ChangeSet(_)
+        | Target::Log { .. } => false,
     }
 }

@@ -252,6 +252,7 @@ fn note(report: &mut PolicyReport, severity: &'static str, line: u32, message: S
 fn place_of(error: &PlanError) -> Option<&Place> {
     match error {
         PlanError::OutUnknown { at }
+        | PlanError::MetaUnknown { at, .. }
         | PlanError::TooManyOptionKinds { at, .. }
         | PlanError::ScatteredPool { at, .. }
         | PlanError::TwoDrops { at }

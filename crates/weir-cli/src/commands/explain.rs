@@ -6,7 +6,9 @@ use serde::Serialize;
 use weir_packet::summary;
 use weir_policy::describe;
 use weir_policy::model::Policy;
-use weir_policy::reference::{Input, Options, Part, PortId, Reference, RuleExplanation, explain};
+use weir_policy::reference::{
+    Input, Meta, Options, Part, PortId, Reference, RuleExplanation, explain,
+};
 
 use super::{capture, policy};
 use crate::args::ExplainArgs;
@@ -135,6 +137,7 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
                 index: port.map_or(u32::MAX, |p| p.index),
             },
             queue: 0,
+            meta: Meta::default(),
         };
         let (connection, explained) = match &mut stateful {
             Some(reference) if !wanted => {

@@ -227,9 +227,10 @@ impl Live {
                 index: i.ifindex,
             })
             .collect();
+        let asked = with_marks(options, policy.rules.iter());
         let hooks = interfaces
             .iter()
-            .map(|interface| choose_hook(interface, options))
+            .map(|interface| choose_hook(interface, asked))
             .collect::<Result<Vec<Hook>, LiveError>>()?;
         let names_vlan = middlebox::names_vlan(&policy.rules);
         let sees_tags = options.vlan_in_frame || !names_vlan;
@@ -241,6 +242,7 @@ impl Live {
         if !sees_tags {
             refuse_hidden_tags(on_xdp())?;
         }
+        refuse_meta(policy.rules.iter(), &hooks)?;
         // A fragment that XDP made would be judged once more on tc.
         let fragments_wait = middlebox::connections::is_stateful(policy)
             && !middlebox::makes_fragments(&policy.rules);
@@ -560,6 +562,27 @@ fn begin(
         seed: kept.seed,
         ..none(rebuild.into_book(), plan)
     })
+}
+
+/// Options under which a policy that names mark or priority gets tc, unless something else asks for a hook.
+fn with_marks<'a>(options: Options, rules: impl Iterator<Item = &'a Rule>) -> Options {
+    let asks_for_xdp = options.checksums.is_some() || options.vlan_in_frame;
+    let is_free = options.hook.is_none() && !asks_for_xdp;
+    Options {
+        hook: match is_free && middlebox::names_meta(rules).is_some() {
+            true => Some(Hook::Tc),
+            false => options.hook,
+        },
+        ..options
+    }
+}
+
+/// Refuses rules that name mark or priority if a hook is in front of them.
+fn refuse_meta<'a>(rules: impl Iterator<Item = &'a Rule>, hooks: &[Hook]) -> Result<(), PlanError> {
+    match hooks.iter().find(|hook| matches!(hook, Hook::Xdp(_))) {
+        Some(hook) => middlebox::refuse_meta(rules, || hook.to_string()),
+        None => Ok(()),
+    }
 }
 
 /// A number that nobody can guess.

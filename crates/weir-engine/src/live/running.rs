@@ -239,6 +239,8 @@ impl Running {
         &self,
         rules: impl Iterator<Item = &'a Rule> + Clone,
     ) -> Result<(), LiveError> {
+        let hooks: Vec<_> = self.places.iter().map(|place| place.hook).collect();
+        super::refuse_meta(rules.clone(), &hooks)?;
         if self.blind_to_vlan && middlebox::names_vlan(rules.clone()) {
             return Err(LiveError::VlanLater);
         }

@@ -93,6 +93,7 @@ impl PolicyJudge {
             .iter()
             .flat_map(|rule| &rule.targets)
             .any(|target| matches!(target, RuleTarget::Log { .. }));
+        middlebox::refuse_meta(&policy.rules, || "the user engine's ports".to_owned())?;
         Ok(PolicyJudge {
             engine: crate::open(kind, policy, &options)?,
             policy: Arc::clone(policy),

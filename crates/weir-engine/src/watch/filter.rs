@@ -7,7 +7,7 @@ use weir_bpf::abi::{WatchEvent, WatchWant, watch};
 use weir_policy::Filter;
 use weir_policy::field::{Header, Kind};
 use weir_policy::model::{Classes, Match, Ranges, Test};
-use weir_policy::reference::{Input, PortId};
+use weir_policy::reference::{Input, Meta, PortId};
 
 /// Header bytes that a filter may look at: the frame's and IP headers with all that [docs/semantics.md] walks, and TCP's.
 pub const HEADERS: u32 = 512;
@@ -153,6 +153,7 @@ pub fn matches(filter: &Filter, event: &WatchEvent, bytes: &[u8], port: Option<&
             index: event.port,
         },
         queue: event.queue as u16,
+        meta: Meta::default(),
     })
 }
 

@@ -27,6 +27,7 @@ pub(crate) const SETS: &[(&str, u32)] = &[
         "states",
         feature::STATE | feature::TRANSLATE | feature::NAT | feature::EXPECT | feature::CT,
     ),
+    ("marks", feature::REWRITE | feature::META),
     ("reject", feature::REJECT),
     ("limits-apart", feature::METER),
     ("log-limit", feature::LOG | feature::LOG_LIMIT),

@@ -124,6 +124,7 @@ impl<'a> Lowering<'a> {
         let info = m.subject.field.info();
         self.features |= match (info.header, info.kind) {
             (Header::EtherAddr, _) => feature::MAC,
+            (Header::Skb, _) => feature::META,
             (Header::Ports, _) => feature::PORTS,
             (_, Kind::L4Proto) => feature::L4PROTO,
             (_, Kind::CtState) => feature::CT,
@@ -160,6 +161,9 @@ impl<'a> Lowering<'a> {
                 }
                 _ => self.number(exact, place(m.subject.field), ranges, m.negated),
             },
+            Test::Masked { value, mask } => {
+                self.masked_number(exact, place(m.subject.field), (*value, *mask), m.negated);
+            }
             Test::Dynamic(set) => self.membership(exact, m, set, rule)?,
             Test::Bytes(bytes) => self.bytes(exact, &m.subject, bytes, m.negated, rule)?,
         }
@@ -391,6 +395,29 @@ impl<'a> Lowering<'a> {
                 self.conds.push(cond);
             }
         }
+    }
+
+    /// Bits of a number of 32 bits in the key.
+    fn masked_number(
+        &mut self,
+        exact: &mut ExactKey,
+        place: FieldPosition,
+        (value, mask): (u32, u32),
+        negated: bool,
+    ) {
+        let bytes = mask.to_be_bytes().into_iter().zip(value.to_be_bytes());
+        let bytes: Vec<_> = (place.at..)
+            .zip(bytes)
+            .map(|(at, (mask, value))| (at, mask, value))
+            .collect();
+        if !negated && exact.require(&masked(&bytes)) {
+            return;
+        }
+        let mut cond = place.cond(cond_op::RANGE, negated);
+        cond.mask = mask.into();
+        let range = Interval::new(value.into(), value.into());
+        cond.u[..32].copy_from_slice(range.as_bytes());
+        self.conds.push(cond);
     }
 
     fn set(&mut self, ranges: &Arc<Ranges>, intervals: &[(u128, u128)]) -> (u32, u32) {
@@ -650,9 +677,19 @@ fn place(field: Field) -> FieldPosition {
             bits: 8,
         };
     }
+    if info.header == Header::Skb {
+        return FieldPosition {
+            at: match info.offset {
+                0 => key::MARK,
+                _ => key::PRIORITY,
+            },
+            bit: 0,
+            bits: 32,
+        };
+    }
     let at = match info.header {
         // The other number of this header is the queue.
-        Header::Meta => key::QUEUE,
+        Header::Meta | Header::Skb => key::QUEUE,
         Header::EtherAddr => key::MAC,
         Header::Ether => key::ETHER,
         Header::Vlan => key::VLAN,
@@ -671,7 +708,7 @@ fn place(field: Field) -> FieldPosition {
 
 fn class_bit(header: Header) -> Option<u64> {
     let class = match header {
-        Header::Meta | Header::Ether | Header::EtherAddr => return None,
+        Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr => return None,
         Header::Ports => Classes::PORTS,
         Header::Vlan => Classes::VLAN,
         Header::Vlan2 => Classes::VLAN2,

@@ -48,6 +48,9 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
         least_mtu: 0,
         syn_cookies: false,
     };
+    planned.tc_only = middlebox::names_meta(&parsed.policy.rules).map(|(at, name)| {
+        format!("{at}: `{name}` belongs to the socket buffer, which tc has only")
+    });
     planned.translations = translations::of(&parsed.policy.rules);
     planned.notes = parsed
         .warnings

@@ -42,6 +42,18 @@ pub enum PlanError {
         /// The rule.
         at: Place,
     },
+    /// `mark` or `priority` where packets have no socket buffer.
+    #[error(
+        "{at}: packets have no `{name}` on {hook}: it belongs to the socket buffer, which the kernel makes behind XDP. Use `--hook tc`, in a graph `hook = \"tc\"` of the port"
+    )]
+    MetaUnknown {
+        /// The rule.
+        at: Place,
+        /// `mark` or `priority`.
+        name: &'static str,
+        /// Where.
+        hook: String,
+    },
     /// More option kinds with value tests than the flat key has slots for.
     #[error(
         "{at}: the policy tests the values of more than {max} kinds of TCP options; test presence (`tcp-opt KIND`) for the others"
@@ -615,6 +627,39 @@ pub fn names_vlan<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> bool {
             .chain(targets)
             .any(|field| matches!(field.info().header, Vlan | Vlan2))
     })
+}
+
+/// Where rules name what only a socket buffer has: the first place, and the word.
+pub fn names_meta<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Option<(Place, &'static str)> {
+    use weir_policy::field::Header::Skb;
+    rules.into_iter().find_map(|rule| {
+        let matches = rule.matches.iter().map(|m| m.subject.field);
+        let targets = rule.targets.iter().filter_map(|t| match t {
+            Target::SetMeta { field, .. } => Some(*field),
+            _ => None,
+        });
+        let named = matches.chain(targets).map(|field| field.info());
+        let found = named.into_iter().find(|info| info.header == Skb)?;
+        Some((rule.place(), found.name))
+    })
+}
+
+/// Refuses rules that name what only a socket buffer has, where packets have none yet.
+///
+/// # Errors
+/// [`PlanError::MetaUnknown`] of the first.
+pub fn refuse_meta<'a>(
+    rules: impl IntoIterator<Item = &'a Rule>,
+    at_hook: impl FnOnce() -> String,
+) -> Result<(), PlanError> {
+    match names_meta(rules) {
+        None => Ok(()),
+        Some((at, name)) => Err(PlanError::MetaUnknown {
+            at,
+            name,
+            hook: at_hook(),
+        }),
+    }
 }
 
 /// Whether a rule may turn a whole packet into a fragment: it writes flags or offset of IPv4, or the next header of IPv6.

@@ -1,6 +1,6 @@
 //! One target -> operations of the data plane: header words, payload bytes, option edits, log lines.
 
-use weir_bpf::abi::{Op, PREFIX_MAX, VALUE_MAX, base, feature, op_flag, op_kind};
+use weir_bpf::abi::{Op, PREFIX_MAX, VALUE_MAX, base, feature, meta, op_flag, op_kind};
 use weir_policy::field::{Header, Kind};
 use weir_policy::model::Target;
 use zerocopy::IntoBytes;
@@ -13,6 +13,18 @@ pub(super) fn lower(target: &Target, slot: u32) -> Vec<Op> {
         Target::Set { field, value } => {
             let info = field.info();
             words(info.header, info.kind, info.offset, info.bits, *value)
+        }
+        Target::SetMeta { field, value, mask } => {
+            let mut op = Op {
+                kind: op_kind::META,
+                base: match field.info().offset {
+                    0 => meta::MARK,
+                    _ => meta::PRIORITY,
+                },
+                ..EMPTY
+            };
+            op.u[..8].copy_from_slice([*mask, *value].as_bytes());
+            vec![op]
         }
         Target::SetPayload { subject, bytes } => {
             let ip = matches!(subject.field.info().header, Header::Ip4 | Header::Ip6);
@@ -94,6 +106,7 @@ pub(super) fn features(ops: &[Op]) -> u32 {
             op_kind::LOG => feature::LOG,
             op_kind::IP_PAYLOAD | op_kind::L4_PAYLOAD => feature::PAYLOAD_OPS,
             op_kind::WORD => feature::REWRITE,
+            op_kind::META => feature::REWRITE | feature::META,
             op_kind::SET_ADD | op_kind::SET_DELETE => feature::SETS,
             op_kind::MAP | op_kind::SHUFFLE => connections::features(op),
             _ => feature::OPTION_OPS,
@@ -130,7 +143,12 @@ fn words(header: Header, kind: Kind, offset: u16, bits: u16, value: u128) -> Vec
         Header::Ip6 => base::IP6,
         Header::Icmp | Header::Icmp6 | Header::Udp | Header::Tcp => base::L4,
         // The table of fields has nothing writable elsewhere.
-        Header::Meta | Header::Ether | Header::EtherAddr | Header::Ip6Frag | Header::Ports => {
+        Header::Meta
+        | Header::Skb
+        | Header::Ether
+        | Header::EtherAddr
+        | Header::Ip6Frag
+        | Header::Ports => {
             return Vec::new();
         }
     };

@@ -191,7 +191,7 @@ fn classes(requires: Classes) -> Vec<String> {
 /// Presence of a header, by itself.
 fn header(of: Header) -> String {
     match of {
-        Header::Meta | Header::Ether | Header::EtherAddr => String::new(),
+        Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr => String::new(),
         Header::Vlan => format!("@ll,96,16 {TAGS}"),
         Header::Vlan2 => format!("@ll,96,16 {TAGS} @ll,128,16 {TAGS}"),
         Header::Ip4 => "meta protocol ip".to_owned(),
@@ -223,6 +223,11 @@ fn terms(one: &Match, l4: bool, requires: Classes) -> Result<Vec<Term>, Inexpres
     let info = one.subject.field.info();
     if info.kind == Kind::CtState {
         return Err(Inexpressible("ct-state"));
+    }
+    if info.header == Header::Skb {
+        return Err(Inexpressible(
+            "marks and priorities: exported rules need the mark themselves",
+        ));
     }
     if info.kind == Kind::L4Proto {
         return l4_proto(one, requires);
@@ -364,7 +369,7 @@ fn presence(one: &Match, l4: bool) -> Result<Term, Inexpressible> {
         _ if !one.negated => Term::none(),
         _ if matches!(
             info.header,
-            Header::Meta | Header::Ether | Header::EtherAddr
+            Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr
         ) =>
         {
             Term::Never

@@ -165,8 +165,10 @@ fn alone(one: &Asked<'_>) -> Said {
     };
     let info = field.info();
     let name = info.name;
-    if matches!(name, "queue" | "eth-type" | "eth-saddr" | "eth-daddr")
-        && one.model().is_some_and(|m| m.test == Test::Present)
+    if matches!(
+        name,
+        "queue" | "mark" | "priority" | "eth-type" | "eth-saddr" | "eth-daddr"
+    ) && one.model().is_some_and(|m| m.test == Test::Present)
     {
         return Said {
             message: format!("every packet has `{name}`, so this rule never matches"),

@@ -106,7 +106,7 @@ impl Shape {
     /// Whether packets of this shape have a header. Every packet has what is not a header.
     pub(super) fn has(&self, header: Header) -> bool {
         let class = match header {
-            Header::Meta | Header::Ether | Header::EtherAddr => return true,
+            Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr => return true,
             Header::Ports => Classes::PORTS,
             Header::Vlan => Classes::VLAN,
             Header::Vlan2 => Classes::VLAN2,

@@ -51,6 +51,7 @@ impl Lower<'_> {
             }
             Kind::NetProto => self.family(m, subject, required),
             Kind::Number if self.masked_flags(m, subject.field, out) => return,
+            Kind::Number if self.has_mask(m, subject.field) => self.masked(m, subject),
             Kind::Number
             | Kind::Addr4
             | Kind::Addr6
@@ -306,6 +307,57 @@ impl Lower<'_> {
             });
         }
         true
+    }
+
+    /// `mark x10/xff`.
+    fn has_mask(&self, m: &ast::Match, field: Field) -> bool {
+        let of_masks = |span: &Span| self.of(*span).contains('/');
+        field.info().header == Header::Skb
+            && match &m.test {
+                ast::Test::Compare(_, span) => of_masks(span),
+                ast::Test::List(spans) => spans.iter().any(of_masks),
+                ast::Test::Present | ast::Test::Set(_) => false,
+            }
+    }
+
+    fn masked(&mut self, m: &ast::Match, subject: Subject) -> Option<Match> {
+        let name = subject.field.info().name;
+        let (span, inverted) = match &m.test {
+            ast::Test::Compare(Cond::Eq, span) if name == "mark" => (*span, false),
+            ast::Test::Compare(Cond::Ne, span) if name == "mark" => (*span, true),
+            other => {
+                let span = value_span(other).unwrap_or(m.span);
+                let draft = self
+                    .report
+                    .error(0, span, format!("`{name}` takes no mask here"));
+                draft.help(match (name, other) {
+                    ("mark", ast::Test::List(_)) => {
+                        "a mask goes with one value: write a rule for each, `mark x10/xff`"
+                    }
+                    ("mark", _) => "a mask goes with `==` and `!=`: `mark x10/xff`",
+                    _ => "a priority is tested as a whole: `priority 1:10`",
+                });
+                return None;
+            }
+        };
+        let negated = m.negated != inverted;
+        match value::masked_number(self.of(span))? {
+            Ok((_, 0)) => {
+                self.report
+                    .error(0, span, "a mask of no bits says nothing of the mark")
+                    .help("write the bits that are meant behind the `/`: `mark x10/xff`");
+                None
+            }
+            Ok((value, mask)) => Some(Match {
+                negated,
+                subject,
+                test: Test::Masked { value, mask },
+            }),
+            Err(problem) => {
+                self.value_problem(span, subject.field, problem);
+                None
+            }
+        }
     }
 
     fn payload(&mut self, m: &ast::Match, subject: Subject) -> Option<Match> {

@@ -3,7 +3,7 @@
 use super::connections::Chosen;
 use super::{Lower, Required, classes_of};
 use crate::ast::{self, Action, Span};
-use crate::field::{Field, Kind};
+use crate::field::{Field, Header, Kind};
 use crate::model::{Answer, Classes, DropWhen, KindSet, Target};
 use crate::reject;
 use crate::value::{self, Domain, Form, Problem};
@@ -54,6 +54,7 @@ impl Lower<'_> {
                     required.add(classes_of(reference.field), span);
                     self.modify(reference, *value, span)
                 }
+                Action::SetMeta(reference, value) => self.set_meta(reference, *value),
                 Action::Add(reference, value) => {
                     required.add(Classes::TCP, span);
                     self.add(reference, *value, span, &mut seen)
@@ -139,6 +140,12 @@ impl Lower<'_> {
                 Kind::Ip4Option(_) => "IPv4 options can be matched, not changed".to_owned(),
                 Kind::ExtHeader(_) => "extension headers can be matched, not changed".to_owned(),
                 Kind::Exists => "it says what the packet is, and has no value".to_owned(),
+                _ if info.header == Header::Skb => {
+                    format!(
+                        "the kernel keeps it, not the packet; write `{} set VALUE`",
+                        info.name
+                    )
+                }
                 _ if info.name.starts_with("ip6-") => {
                     "the fragment header can be matched, not changed".to_owned()
                 }
@@ -207,6 +214,36 @@ impl Lower<'_> {
                 Some(Target::SetOption { kind, value })
             }
             _ => None,
+        }
+    }
+
+    /// `mark set VALUE[/MASK]`, `priority set VALUE`.
+    fn set_meta(&mut self, reference: &ast::FieldRef, at: Span) -> Option<Target> {
+        let field = reference.field;
+        let whole = |value| (value, u32::MAX);
+        let masked = match field.info().name {
+            "mark" => value::masked_number(self.of(at)),
+            _ => None,
+        };
+        let read = match masked {
+            Some(read) => read,
+            None => {
+                let value = self.one_value(at, field, Domain::of(field)?)?;
+                Ok(whole(value as u32))
+            }
+        };
+        match read {
+            Ok((_, 0)) => {
+                self.report
+                    .error(0, at, "a mask of no bits sets nothing")
+                    .help("write the bits that are meant behind the `/`: `mark set x10/xff`");
+                None
+            }
+            Ok((value, mask)) => Some(Target::SetMeta { field, value, mask }),
+            Err(problem) => {
+                self.value_problem(at, field, problem);
+                None
+            }
         }
     }
 

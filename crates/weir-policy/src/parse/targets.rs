@@ -58,6 +58,7 @@ impl Parser<'_> {
                 self.no_condition("mod");
                 Some(Action::Mod(reference, self.target_value(&reference)))
             }
+            "mark" | "priority" => self.set_meta(token),
             "add" | "delete" if self.peek_word().is_some_and(|w| w.starts_with('@')) => {
                 self.change_of_set(lower == "delete")
             }
@@ -172,6 +173,29 @@ impl Parser<'_> {
                 None
             }
         }
+    }
+
+    /// `mark set VALUE[/MASK]`, `priority set VALUE`, behind the first word.
+    fn set_meta(&mut self, token: Token) -> Option<Action> {
+        self.at -= 1;
+        let reference = self.field_ref()?;
+        self.at += 1;
+        let name = reference.field.info().name;
+        self.no_condition(&format!("{name} set"));
+        let is_value = |t: &Token| t.kind == Kind::Word && field(self.of(t.span)).is_none();
+        let Some(value) = self.peek().filter(is_value).filter(|_| !self.at_target()) else {
+            let at = self.peek().map_or(self.end(), |t| t.span);
+            self.error(at, format!("expected a value behind `{name} set`"))
+                .also(super::POLICY, token.span, "this target needs one")
+                .help(match name {
+                    "mark" => "write `mark set x10`, or to keep other bits `mark set x10/xff`",
+                    _ => "write a class, `priority set 1:10`, or a number",
+                });
+            self.skip_to_target();
+            return None;
+        };
+        self.at += 1;
+        Some(Action::SetMeta(reference, value.span))
     }
 
     /// What stands behind the field of a `map`: a value, a range, a prefix, or with or without `in` a set.

@@ -205,7 +205,8 @@ fn found(one: &Match, packet: &View<'_>) -> Found {
         return Found::Absent;
     }
     match (&one.test, kind) {
-        (Test::Present, Kind::Is(_)) | (Test::In(_) | Test::Dynamic(_), _) => packet
+        (Test::Present, Kind::Is(_))
+        | (Test::In(_) | Test::Masked { .. } | Test::Dynamic(_), _) => packet
             .number(subject)
             .map_or(Found::Incomparable, Found::Number),
         (Test::Bytes(bytes), Kind::Payload) => {
@@ -285,6 +286,10 @@ impl fmt::Display for Check {
                 if inside { "" } else { "not " },
                 Set(one.subject.field, set)
             ),
+            Test::Masked { value, mask } => {
+                let not = if inside { "" } else { "not " };
+                write!(f, ", of its bits x{mask:x} {not}x{value:x}")
+            }
             Test::Dynamic(set) => {
                 write!(f, ", {}in @{}", if inside { "" } else { "not " }, set.name)
             }

@@ -67,7 +67,7 @@ impl<'a> View<'a> {
             Kind::OutPort => false,
             Kind::InPort | Kind::All => true,
             Kind::Number | Kind::Is(_) | Kind::Addr4 | Kind::Addr6 | Kind::Mac | Kind::Payload => {
-                matches!(info.header, Header::Meta | Header::Ether)
+                matches!(info.header, Header::Meta | Header::Skb | Header::Ether)
                     || header_at(self.layout, info.header).is_some()
             }
         }
@@ -78,6 +78,13 @@ impl<'a> View<'a> {
         let info = subject.field.info();
         match info.kind {
             Kind::Number if info.header == Header::Meta => Some(u128::from(self.input.queue)),
+            Kind::Number if info.header == Header::Skb => {
+                let meta = self.input.meta;
+                Some(u128::from(match info.offset {
+                    0 => meta.mark,
+                    _ => meta.priority,
+                }))
+            }
             Kind::Number if info.header == Header::Ether => {
                 Some(u128::from(self.layout.ether_type))
             }
@@ -145,7 +152,7 @@ impl<'a> View<'a> {
 /// Offset of a header in the frame, if the packet has it.
 pub(super) fn header_at(layout: &Layout, header: Header) -> Option<usize> {
     match header {
-        Header::Meta | Header::Ether => None,
+        Header::Meta | Header::Skb | Header::Ether => None,
         Header::EtherAddr => Some(0),
         Header::Ports => ports_at(layout),
         Header::Vlan => layout.tags.first().copied(),

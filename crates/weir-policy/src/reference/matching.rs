@@ -41,6 +41,9 @@ fn value_test(one: &Match, packet: &View<'_>) -> Option<bool> {
         (Test::In(set), _) => packet
             .number(one.subject)
             .map(|number| set.contains(number)),
+        (Test::Masked { value, mask }, _) => packet
+            .number(one.subject)
+            .map(|number| number & u128::from(*mask) == u128::from(*value)),
         (Test::Bytes(bytes), Kind::Payload) => {
             let payload = packet.payload(one.subject.field)?;
             let at = usize::from(one.subject.at);

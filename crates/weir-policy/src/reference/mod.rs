@@ -75,6 +75,15 @@ pub struct PortId<'a> {
     pub index: u32,
 }
 
+/// What the kernel keeps with a packet on tc, beside its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// `skb->mark`.
+    pub mark: u32,
+    /// `skb->priority`.
+    pub priority: u32,
+}
+
 /// One packet and its circumstances.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
@@ -88,6 +97,8 @@ pub struct Input<'a> {
     pub port: PortId<'a>,
     /// Receive queue.
     pub queue: u16,
+    /// Mark and priority.
+    pub meta: Meta,
 }
 
 impl<'a> Input<'a> {
@@ -99,6 +110,7 @@ impl<'a> Input<'a> {
             number: 0,
             port: PortId::default(),
             queue: 0,
+            meta: Meta::default(),
         }
     }
 }
@@ -110,6 +122,8 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// The frame as rewritten; of a dropped packet as received; of one that is answered the answer.
     pub frame: Vec<u8>,
+    /// Mark and priority; of a packet that does not pass as received.
+    pub meta: Meta,
     /// Notes in the order they arose, and the drop reason; a note stands here as often as it is counted.
     pub reasons: Vec<Reason>,
     /// Ids of the matching rules, in order.
@@ -304,10 +318,10 @@ impl Reference {
             }
             place => place,
         };
-        let frame = match drop {
+        let (frame, meta) = match drop {
             Some(reason) => {
                 reasons.push(reason);
-                input.frame.to_vec()
+                (input.frame.to_vec(), input.meta)
             }
             None => self.send_on(&matching, &place, &input, &layout, &mut reasons),
         };
@@ -328,6 +342,7 @@ impl Reference {
         Outcome {
             verdict,
             frame,
+            meta,
             reasons,
             matched: rules().map(|rule| rule.id).collect(),
             logs,
@@ -472,7 +487,7 @@ impl Reference {
         input: &Input<'_>,
         layout: &Layout,
         notes: &mut Vec<Reason>,
-    ) -> Vec<u8> {
+    ) -> (Vec<u8>, Meta) {
         let flow = match *place {
             Place::Of(id, fit) => Some((id, fit)),
             Place::Opened(id) => Some((id, Fit::OrigDirect)),
@@ -498,11 +513,12 @@ impl Reference {
             .map(|&i| &self.policy.rules[i])
             .filter(|rule| !rule.stateful || flow.is_some() && classes.contains(rule.requires))
             .flat_map(|rule| &rule.targets);
+        let mut meta = input.meta;
         let frame = rewrite::rewrite(
             input.frame,
             layout,
             translation.as_ref(),
-            targets,
+            targets.inspect(|target| meta.set(target)),
             &self.options,
             notes,
         );
@@ -513,7 +529,21 @@ impl Reference {
         if self.stateful && is_first_fragment(layout) {
             self.connections.remember(flow, input, layout);
         }
-        frame
+        (frame, meta)
+    }
+}
+
+impl Meta {
+    /// What a target makes of it.
+    fn set(&mut self, target: &Target) {
+        let Target::SetMeta { field, value, mask } = target else {
+            return;
+        };
+        let word = match field.info().offset {
+            0 => &mut self.mark,
+            _ => &mut self.priority,
+        };
+        *word = *word & !mask | value;
     }
 }
 
@@ -541,6 +571,7 @@ fn unseen(input: &Input<'_>, reasons: Vec<Reason>) -> Outcome {
     Outcome {
         verdict: Verdict::Drop,
         frame: input.frame.to_vec(),
+        meta: input.meta,
         reasons,
         matched: Vec::new(),
         logs: Vec::new(),

@@ -63,7 +63,9 @@ pub(super) fn rewrite<'t>(
                     list.strip(*kinds);
                 }
             }
-            Target::Drop(_)
+            // Not in the frame: `Meta::set`.
+            Target::SetMeta { .. }
+            | Target::Drop(_)
             | Target::Accept
             | Target::Log { .. }
             | Target::ChangeSet(_)
@@ -177,6 +179,7 @@ impl Edit<'_> {
                 self.update_l4(covered(old), covered(new));
             }
             Header::Meta
+            | Header::Skb
             | Header::Ether
             | Header::EtherAddr
             | Header::Vlan

@@ -220,6 +220,7 @@ fn rule(rule: &Rule) -> Value {
         let test = match &one.test {
             Test::Present => "present".to_owned(),
             Test::In(ranges) => format!("in {}", ranges.intervals().len()),
+            Test::Masked { .. } => "masked".to_owned(),
             Test::Bytes(bytes) => format!("{} bytes", bytes.len()),
             Test::Port(names) => format!("{} ports", names.len()),
             Test::Dynamic(_) => "dynamic set".to_owned(),
@@ -230,6 +231,7 @@ fn rule(rule: &Rule) -> Value {
     });
     let targets = rule.targets.iter().map(|target| match target {
         Target::Set { field, .. } => format!("mod {}", field.info().name),
+        Target::SetMeta { field, .. } => format!("{} set", field.info().name),
         Target::SetPayload { bytes, .. } => format!("mod payload, {} bytes", bytes.len()),
         Target::SetOption { kind, .. } => format!("mod option {kind}"),
         Target::AddOption { kind, .. } => format!("add option {kind}"),

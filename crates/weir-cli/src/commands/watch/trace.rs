@@ -10,7 +10,7 @@ use weir_engine::watch::words::{Why, verdict_word};
 use weir_engine::watch::{Journey, Journeys, Names, Stage, words};
 use weir_functions::kind::Judge;
 use weir_packet::summary;
-use weir_policy::reference::{Input, PortId};
+use weir_policy::reference::{Input, Meta, PortId};
 
 use super::{Asked, Session, Stages, closing, edge_name, off};
 use crate::args::watch::TraceArgs;
@@ -243,6 +243,7 @@ fn why(end: &Stage, names: &Names, judges: &BTreeMap<String, Box<dyn Judge>>) ->
                 index: event.port & !watch::TRANSMIT,
             },
             queue: event.queue as u16,
+            meta: Meta::default(),
         };
         let reason = match Why::of(event) {
             Why::Reason(reason) => Some(reason),

@@ -113,7 +113,7 @@ pub(super) fn policy(rules: Vec<(Vec<Match>, Vec<Target>)>) -> Policy {
 
 fn required(matches: &[Match], targets: &[Target]) -> Classes {
     let class = |field: Field| match field.info().header {
-        Header::Meta | Header::Ether | Header::EtherAddr => Classes::NONE,
+        Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr => Classes::NONE,
         Header::Ports => Classes::PORTS,
         Header::Vlan => Classes::VLAN,
         Header::Vlan2 => Classes::VLAN2,
@@ -141,6 +141,7 @@ fn required(matches: &[Match], targets: &[Target]) -> Classes {
         Target::SetPayload { subject, .. } => class(subject.field),
         Target::SetOption { .. } | Target::AddOption { .. } | Target::Strip(_) => Classes::TCP,
         Target::Map { field, .. } | Target::Shuffle { field } => class(*field),
+        Target::SetMeta { .. } => Classes::NONE,
         Target::Drop(_) | Target::Accept | Target::Log { .. } | Target::ChangeSet(_) => {
             Classes::NONE
         }
