@@ -39,6 +39,7 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "flow.h"
 #include "meter.h"
 #include "marks.h"
+#include "vlan.h"
 #include "rewrite.h"
 #include "dynset.h"
 #include "l4_check.h"
@@ -175,6 +176,15 @@ static __noinline int parse_window(struct walk *w)
 	return load_window(w) ? parse(w) : WEIR_R_internal;
 }
 
+/* What rules do to a packet beside its headers and payload. Not inlined, and one place for all of it, for what marks.h says. */
+static __noinline void change_frame(struct walk *w)
+{
+	if (weir_features & WEIR_F_META)
+		store_marks(w);
+	if (weir_features & WEIR_F_VLAN)
+		finish_tags(w);
+}
+
 /* Changes a packet that passes: what its connection asks for, then what rules ask for. Returns PARSED or a reason. */
 static __always_inline int edit(struct walk *w)
 {
@@ -194,8 +204,8 @@ static __always_inline int edit(struct walk *w)
 	if (weir_features & WEIR_F_REWRITE && rewrites)
 		rewrite(w);
 	write_back(w);
-	if (weir_features & WEIR_F_META && rewrites)
-		store_marks(w);
+	if (weir_features & (WEIR_F_META | WEIR_F_VLAN) && rewrites)
+		change_frame(w);
 	if (weir_features & WEIR_F_OPTION_OPS)
 		panel_resized(w->ctx);
 	return PARSED;

@@ -266,6 +266,8 @@ enum weir_op_kind {
 	WEIR_O_MAP = 8,		/* an element of u.pool, for each connection; base is an enum weir_choice */
 	WEIR_O_SHUFFLE = 9,	/* an offset for each connection; base is an enum weir_choice */
 	WEIR_O_META = 10,	/* bits of u.word of what `base` names: WEIR_META_* */
+	WEIR_O_VLAN_PUSH = 11,	/* a tag with the TCI `off` */
+	WEIR_O_VLAN_POP = 12,	/* the outermost tag */
 	WEIR_O_SET_ADD = 20,	/* an address (base: enum weir_address) into set `off`, for u.timeout_ns */
 	WEIR_O_SET_DELETE = 21,	/* out of it */
 };
@@ -852,6 +854,7 @@ struct weir_filter_blocks {
 #define WEIR_F_CT		(1 << 15)	/* states of connections are tested */
 #define WEIR_F_REJECT		(1 << 16)	/* packets that are dropped are answered */
 #define WEIR_F_META		(1 << 17)	/* marks or priorities are tested or set */
+#define WEIR_F_VLAN		(1 << 18)	/* VLAN tags are put on or taken off */
 #define WEIR_F_METER		(1 << 20)	/* limits count addresses apart */
 #define WEIR_F_SETS		(1 << 21)	/* packets fill sets, or are looked up in them */
 #define WEIR_F_LOG_LIMIT	(1 << 22)	/* log lines have limits */

@@ -58,7 +58,7 @@ static __always_inline void write_mark(struct scratch *s, struct weir_op *op)
 }
 
 /* What rules made of them goes back to where it was. */
-static __noinline void store_marks(struct walk *w)
+static __always_inline void store_marks(struct walk *w)
 {
 	struct scratch *s = w->s;
 

@@ -678,6 +678,11 @@ static long apply_op(__u32 i, void *arg)
 		if (weir_features & WEIR_F_PAYLOAD_OPS)
 			write_payload(w, op);
 		break;
+	case WEIR_O_VLAN_PUSH:
+	case WEIR_O_VLAN_POP:
+		if (weir_features & WEIR_F_VLAN)
+			change_tags(w, op);
+		break;
 	case WEIR_O_META:
 		if (weir_features & WEIR_F_META)
 			write_mark(s, op);
@@ -753,6 +758,7 @@ static __always_inline void rewrite(struct walk *w)
 	__u32 i;
 
 	s->options_ready = 0;
+	s->tags_ready = 0;
 	if (weir_features & WEIR_F_OPTION_OPS && s->opts) {
 		__u64 *from = (__u64 *)hdr_at(s, s->opts);
 

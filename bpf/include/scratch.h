@@ -160,6 +160,11 @@ struct scratch {
 	__u64 now_ns;		/* 0: not read yet */
 	__u64 random;
 
+	__u32 tags_ready;	/* the next ones hold */
+	__u32 tags_had;		/* VLAN tags of the packet as received */
+	__u32 tags_off;		/* of them, those that rules took off */
+	__u32 tags_on;		/* in tag_on, innermost first */
+	__u32 tag_on[WEIR_VLAN_MAX];	/* TCI */
 	__u32 marks[2];		/* WEIR_META_*: of the packet, as rules have set them so far */
 
 	/* rewriting */

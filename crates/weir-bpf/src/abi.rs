@@ -377,6 +377,8 @@ pub mod op_kind {
     pub const MAP: u8 = 8;
     pub const SHUFFLE: u8 = 9;
     pub const META: u8 = 10;
+    pub const VLAN_PUSH: u8 = 11;
+    pub const VLAN_POP: u8 = 12;
     pub const SET_ADD: u8 = 20;
     pub const SET_DELETE: u8 = 21;
 }
@@ -1109,6 +1111,7 @@ pub mod feature {
     pub const CT: u32 = 1 << 15;
     pub const REJECT: u32 = 1 << 16;
     pub const META: u32 = 1 << 17;
+    pub const VLAN: u32 = 1 << 18;
     pub const METER: u32 = 1 << 20;
     pub const SETS: u32 = 1 << 21;
     pub const LOG_LIMIT: u32 = 1 << 22;

@@ -72,4 +72,5 @@ mod verdicts_agree;
 mod verified;
 mod verifier;
 mod verifier_agrees;
+mod vlan_tags;
 mod watch;

@@ -269,6 +269,17 @@ pub enum Action {
     Mod(FieldRef, Option<Span>),
     /// `mark set VALUE[/MASK]`, `priority set VALUE`
     SetMeta(FieldRef, Span),
+    /// `vlan push ID [pcp N] [dei]`
+    PushTag {
+        /// VLAN identifier.
+        id: Span,
+        /// Priority.
+        pcp: Option<Span>,
+        /// `dei`
+        dei: bool,
+    },
+    /// `vlan pop`
+    PopTag,
     /// `add OPT [VALUE]`
     Add(FieldRef, Option<Span>),
     /// `strip [!] OPT`; true: with `!`

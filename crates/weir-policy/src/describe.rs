@@ -234,6 +234,19 @@ fn action(target: &Target, classes: Classes) -> String {
             let value = number(*field, *value);
             format!("gets its {} set to {value}", phrase(*field))
         }
+        Target::PushTag { tci } => {
+            let (id, pcp) = (tci & 0xfff, tci >> 13);
+            let dei = if tci & 0x1000 == 0 {
+                ""
+            } else {
+                ", drop eligible"
+            };
+            match (pcp, dei) {
+                (0, "") => format!("gets a tag of VLAN {id} put on"),
+                _ => format!("gets a tag of VLAN {id} put on (priority {pcp}{dei})"),
+            }
+        }
+        Target::PopTag => "loses its outermost VLAN tag".to_owned(),
         Target::SetMeta {
             field,
             value,

@@ -384,6 +384,20 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
         };
     match &target.action {
         Action::Mod(reference, value) => with_value("mod ", reference, *value, out),
+        Action::PushTag { id, pcp, dei } => {
+            let number = |span: &Span| match crate::value::number(span.of(text), 16, &[]) {
+                Ok(number) => number.to_string(),
+                Err(_) => span.of(text).to_ascii_lowercase(),
+            };
+            out.push_str(&format!("vlan push {}", number(id)));
+            if let Some(pcp) = pcp {
+                out.push_str(&format!(" pcp {}", number(pcp)));
+            }
+            if *dei {
+                out.push_str(" dei");
+            }
+        }
+        Action::PopTag => out.push_str("vlan pop"),
         Action::SetMeta(reference, value) => {
             field_text(text, reference, out);
             out.push_str(" set ");

@@ -424,7 +424,8 @@ fn hash_of(rule: &Rule) -> u64 {
             Target::Map { field, pool } => (field, pool.intervals().first()).hash(&mut hasher),
             Target::Shuffle { field } => field.hash(&mut hasher),
             Target::ChangeSet(change) => change.hash(&mut hasher),
-            Target::Drop(_) | Target::Accept => {}
+            Target::PushTag { tci } => tci.hash(&mut hasher),
+            Target::Drop(_) | Target::Accept | Target::PopTag => {}
         }
     }
     hasher.finish()

@@ -473,6 +473,13 @@ pub enum Target {
         /// Which are written.
         mask: u32,
     },
+    /// Put a VLAN tag of EtherType 0x8100 in front of all others.
+    PushTag {
+        /// Tag control information: PCP, DEI, VLAN identifier.
+        tci: u16,
+    },
+    /// Take the outermost VLAN tag off.
+    PopTag,
     /// Write payload bytes.
     SetPayload {
         /// Payload field and offset.

@@ -23,7 +23,12 @@ pub(crate) const TARGETS: &[&str] = &[
 ];
 
 /// Targets of two words whose first one is a field.
-pub(crate) const OF_FIELDS: &[(&str, &str)] = &[("mark", "set"), ("priority", "set")];
+pub(crate) const OF_FIELDS: &[(&str, &str)] = &[
+    ("mark", "set"),
+    ("priority", "set"),
+    ("vlan", "push"),
+    ("vlan", "pop"),
+];
 
 /// A target of mmb that weir has not, and mmb never carried out.
 pub(crate) const LB: &str = "lb";
@@ -174,6 +179,14 @@ const MEANT: &[(&[&str], &str)] = &[
     (&["quota"], "a quota is `drop over 500M bytes`"),
     (&["ethertype", "eth-proto"], "write `eth-type`"),
     (&["vlan-tag", "vid"], "write `vlan-id`"),
+    (
+        &["push-vlan", "push_vlan", "encap-vlan"],
+        "write `vlan push 100`",
+    ),
+    (
+        &["pop-vlan", "pop_vlan", "untag", "strip-vlan", "strip_vlan"],
+        "write `vlan pop`",
+    ),
     (
         &["ip", "ipv4", "ip4"],
         "a field of IPv4 says it: `ip-saddr 10.0.0.0/8`, or `net-proto ip4`",

@@ -1254,3 +1254,59 @@ fn marks_and_priorities() {
         assert!(error.to_string().contains(part), "{text}: {error}");
     }
 }
+
+#[test]
+fn tags_are_put_on_and_taken_off() {
+    let one = |text: &str| read(text).policy.rules.remove(0);
+    for (text, requires, targets) in [
+        (
+            "all vlan push 100",
+            Classes::NONE,
+            vec![Target::PushTag { tci: 100 }],
+        ),
+        (
+            "tcp VLAN Push x0a dei PCP 7",
+            Classes::TCP,
+            vec![Target::PushTag { tci: 0xf00a }],
+        ),
+        (
+            "tcp vlan pop",
+            Classes::TCP.union(Classes::VLAN),
+            vec![Target::PopTag],
+        ),
+        (
+            "! vlan vlan push 1 pcp 2 vlan push 4094 log",
+            Classes::NONE,
+            vec![
+                Target::PushTag { tci: 0x4001 },
+                Target::PushTag { tci: 0x0ffe },
+                Target::Log {
+                    prefix: String::new(),
+                    limit: None,
+                },
+            ],
+        ),
+    ] {
+        let rule = one(text);
+        assert_eq!((rule.requires, rule.targets), (requires, targets), "{text}");
+    }
+    let formatted = format_source(&Source::new("t", "VLAN vlan PUSH 0x64 DEI pcp 3 VLAN pop"));
+    assert_eq!(
+        formatted.expect("formats"),
+        "vlan vlan push 100 pcp 3 dei vlan pop\n"
+    );
+    for (text, part) in [
+        ("all vlan push 4095", "`4095` is not a VLAN identifier"),
+        ("all vlan push 5 pcp 8", "`8` is not a VLAN priority"),
+        (
+            "all vlan push",
+            "expected a VLAN identifier behind `vlan push`",
+        ),
+        ("all vlan push 5 pcp", "expected a priority behind `pcp`"),
+        ("! vlan vlan pop", "never match"),
+        ("all untag", "write `vlan pop`"),
+    ] {
+        let error = parse(&Source::new("t", text), &NoFiles).expect_err(text);
+        assert!(error.to_string().contains(part), "{text}: {error}");
+    }
+}

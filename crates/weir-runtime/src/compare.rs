@@ -442,6 +442,8 @@ impl Counted {
 fn rewrites(target: &Target) -> bool {
     match target {
         Target::Set { .. }
+        | Target::PushTag { .. }
+        | Target::PopTag
         | Target::SetPayload { .. }
         | Target::SetOption { .. }
         | Target::AddOption { .. }

@@ -28,6 +28,7 @@ pub(crate) const SETS: &[(&str, u32)] = &[
         feature::STATE | feature::TRANSLATE | feature::NAT | feature::EXPECT | feature::CT,
     ),
     ("marks", feature::REWRITE | feature::META),
+    ("vlan-tags", feature::REWRITE | feature::VLAN),
     ("reject", feature::REJECT),
     ("limits-apart", feature::METER),
     ("log-limit", feature::LOG | feature::LOG_LIMIT),

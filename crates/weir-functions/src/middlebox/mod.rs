@@ -618,6 +618,10 @@ fn stateful_op(
 pub fn names_vlan<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> bool {
     use weir_policy::field::Header::{Vlan, Vlan2};
     rules.into_iter().any(|rule| {
+        let moves = |t: &Target| matches!(t, Target::PushTag { .. } | Target::PopTag);
+        if rule.targets.iter().any(moves) {
+            return true;
+        }
         let matches = rule.matches.iter().map(|m| m.subject.field);
         let targets = rule.targets.iter().filter_map(|t| match t {
             Target::Set { field, .. } => Some(*field),

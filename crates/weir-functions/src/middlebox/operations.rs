@@ -14,6 +14,15 @@ pub(super) fn lower(target: &Target, slot: u32) -> Vec<Op> {
             let info = field.info();
             words(info.header, info.kind, info.offset, info.bits, *value)
         }
+        Target::PushTag { tci } => vec![Op {
+            kind: op_kind::VLAN_PUSH,
+            off: *tci,
+            ..EMPTY
+        }],
+        Target::PopTag => vec![Op {
+            kind: op_kind::VLAN_POP,
+            ..EMPTY
+        }],
         Target::SetMeta { field, value, mask } => {
             let mut op = Op {
                 kind: op_kind::META,
@@ -107,6 +116,7 @@ pub(super) fn features(ops: &[Op]) -> u32 {
             op_kind::IP_PAYLOAD | op_kind::L4_PAYLOAD => feature::PAYLOAD_OPS,
             op_kind::WORD => feature::REWRITE,
             op_kind::META => feature::REWRITE | feature::META,
+            op_kind::VLAN_PUSH | op_kind::VLAN_POP => feature::REWRITE | feature::VLAN,
             op_kind::SET_ADD | op_kind::SET_DELETE => feature::SETS,
             op_kind::MAP | op_kind::SHUFFLE => connections::features(op),
             _ => feature::OPTION_OPS,

@@ -55,6 +55,11 @@ impl Lower<'_> {
                     self.modify(reference, *value, span)
                 }
                 Action::SetMeta(reference, value) => self.set_meta(reference, *value),
+                Action::PushTag { id, pcp, dei } => self.push_tag(*id, *pcp, *dei),
+                Action::PopTag => {
+                    required.add(Classes::VLAN, span);
+                    Some(Target::PopTag)
+                }
                 Action::Add(reference, value) => {
                     required.add(Classes::TCP, span);
                     self.add(reference, *value, span, &mut seen)
@@ -215,6 +220,30 @@ impl Lower<'_> {
             }
             _ => None,
         }
+    }
+
+    /// `vlan push ID [pcp N] [dei]`.
+    fn push_tag(&mut self, id: Span, pcp: Option<Span>, dei: bool) -> Option<Target> {
+        let mut field = |span: Span, max: u16, what: &str| {
+            let read = value::number(self.of(span), 16, &[]);
+            let found = read.ok().and_then(|number| u16::try_from(number).ok());
+            if let Some(number) = found.filter(|number| *number <= max) {
+                return Some(number);
+            }
+            let word = self.of(span);
+            self.report
+                .error(0, span, format!("`{word}` is not a {what}"))
+                .help(format!("it is a number from 0 to {max}"));
+            None
+        };
+        // 4,095 is reserved (IEEE 802.1Q, table 9-2).
+        let id = field(id, 4094, "VLAN identifier");
+        let pcp = match pcp {
+            Some(span) => field(span, 7, "VLAN priority"),
+            None => Some(0),
+        };
+        let tci = pcp? << 13 | u16::from(dei) << 12 | id?;
+        Some(Target::PushTag { tci })
     }
 
     /// `mark set VALUE[/MASK]`, `priority set VALUE`.

@@ -59,6 +59,7 @@ impl Parser<'_> {
                 Some(Action::Mod(reference, self.target_value(&reference)))
             }
             "mark" | "priority" => self.set_meta(token),
+            "vlan" => self.tag(),
             "add" | "delete" if self.peek_word().is_some_and(|w| w.starts_with('@')) => {
                 self.change_of_set(lower == "delete")
             }
@@ -169,6 +170,44 @@ impl Parser<'_> {
                     format!("`{word}` is not in weir: mmb accepted it and never did anything"),
                 )
                 .help(format!("the targets are {}", TARGETS.join(", ")));
+                self.skip_to_target();
+                None
+            }
+        }
+    }
+
+    /// `push ID [pcp N] [dei]` or `pop`, behind `vlan`.
+    fn tag(&mut self) -> Option<Action> {
+        let verb = self.next()?;
+        if self.of(verb.span).eq_ignore_ascii_case("pop") {
+            return Some(Action::PopTag);
+        }
+        let id = self.tag_number("a VLAN identifier behind `vlan push`")?;
+        let (mut pcp, mut dei) = (None, false);
+        while let Some(word) = self.peek_word() {
+            if word.eq_ignore_ascii_case("pcp") && pcp.is_none() {
+                self.at += 1;
+                pcp = Some(self.tag_number("a priority behind `pcp`")?);
+            } else if word.eq_ignore_ascii_case("dei") && !dei {
+                self.at += 1;
+                dei = true;
+            } else {
+                break;
+            }
+        }
+        Some(Action::PushTag { id, pcp, dei })
+    }
+
+    fn tag_number(&mut self, what: &str) -> Option<Span> {
+        match self.peek() {
+            Some(t) if t.kind == Kind::Word && looks_like_literal(self.of(t.span)) => {
+                self.at += 1;
+                Some(t.span)
+            }
+            other => {
+                let at = other.map_or(self.end(), |t| t.span);
+                self.error(at, format!("expected {what}"))
+                    .help("write `vlan push 100`, or with priority `vlan push 100 pcp 3`");
                 self.skip_to_target();
                 None
             }

@@ -14,6 +14,7 @@ mod limits;
 mod matching;
 mod options;
 mod rewrite;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod translate;

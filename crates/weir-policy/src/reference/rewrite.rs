@@ -9,6 +9,7 @@ use weir_packet::parse::{Fragment, Ip, L4, Layout, Protocol, Version, protocol, 
 
 use super::fields::{REACH, header_at, payload};
 use super::options::OptionList;
+use super::tags::Tags;
 use super::translate::Translation;
 use super::{ChecksumMode, Options};
 use crate::field::{Field, Header, Kind};
@@ -32,6 +33,7 @@ pub(super) fn rewrite<'t>(
         mtu: options.mtu,
         notes,
     };
+    let mut tags = Tags::of(layout);
     if let Some(translation) = translation {
         edit.translate(translation);
     }
@@ -63,6 +65,16 @@ pub(super) fn rewrite<'t>(
                     list.strip(*kinds);
                 }
             }
+            Target::PushTag { tci } => {
+                if !tags.push(*tci) {
+                    edit.notes.push(Reason::VlanNoRoom);
+                }
+            }
+            Target::PopTag => {
+                if !tags.pop() {
+                    edit.notes.push(Reason::VlanAbsent);
+                }
+            }
             // Not in the frame: `Meta::set`.
             Target::SetMeta { .. }
             | Target::Drop(_)
@@ -75,6 +87,10 @@ pub(super) fn rewrite<'t>(
     }
     if let Some(list) = list {
         edit.write_options(&list);
+    }
+    let of_kernel = options.checksums == ChecksumMode::Tc;
+    if !tags.write(&mut edit.frame, of_kernel) {
+        edit.notes.push(Reason::NoHeadroom);
     }
     edit.frame
 }

@@ -141,7 +141,8 @@ fn required(matches: &[Match], targets: &[Target]) -> Classes {
         Target::SetPayload { subject, .. } => class(subject.field),
         Target::SetOption { .. } | Target::AddOption { .. } | Target::Strip(_) => Classes::TCP,
         Target::Map { field, .. } | Target::Shuffle { field } => class(*field),
-        Target::SetMeta { .. } => Classes::NONE,
+        Target::PopTag => Classes::VLAN,
+        Target::SetMeta { .. } | Target::PushTag { .. } => Classes::NONE,
         Target::Drop(_) | Target::Accept | Target::Log { .. } | Target::ChangeSet(_) => {
             Classes::NONE
         }
