@@ -179,9 +179,9 @@ static __noinline int parse_window(struct walk *w)
 /* What rules do to a packet beside its headers and payload. Not inlined, and one place for all of it, for what marks.h says. */
 static __noinline void change_frame(struct walk *w)
 {
-	if (weir_features & WEIR_F_META)
+	if (weir_features & WEIR_F_META && w->s->n_hits)
 		store_marks(w);
-	if (weir_features & WEIR_F_VLAN)
+	if (weir_features & WEIR_F_VLAN && w->s->n_hits)
 		finish_tags(w);
 }
 
@@ -204,8 +204,6 @@ static __always_inline int edit(struct walk *w)
 	if (weir_features & WEIR_F_REWRITE && rewrites)
 		rewrite(w);
 	write_back(w);
-	if (weir_features & (WEIR_F_META | WEIR_F_VLAN) && rewrites)
-		change_frame(w);
 	if (weir_features & WEIR_F_OPTION_OPS)
 		panel_resized(w->ctx);
 	return PARSED;
@@ -307,8 +305,12 @@ static __always_inline int process(struct walk *w, __u32 *why)
 	if (!(weir_features & (WEIR_F_TRANSLATE | WEIR_F_REWRITE)))
 		return CTX_PASS;
 	reason = edit(w);
-	if (reason == PARSED)
+	if (reason == PARSED) {
+		/* Here, and not where rules are carried out: there the verifier would walk a sixth more for policies without it. */
+		if (weir_features & (WEIR_F_META | WEIR_F_VLAN))
+			change_frame(w);
 		return CTX_PASS;
+	}
 drop:
 #if defined(WEIR_HOLDS) || defined(WEIR_LEAVES)
 	if (reason == JUDGED_ELSEWHERE) {
