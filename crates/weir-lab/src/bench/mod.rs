@@ -27,6 +27,7 @@ mod router;
 pub(crate) mod rules;
 mod sensor;
 mod testrun;
+mod user;
 mod vm;
 mod xdp;
 mod xsk;

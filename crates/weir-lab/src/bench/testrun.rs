@@ -17,7 +17,7 @@ use weir_vm::{Env, Frame, Machine};
 use super::measure::Samples;
 use super::report::{Budget, Figure, Promise};
 use super::rules::{self, Packet, Random, Rule};
-use super::vm::{engine, user_machine};
+use super::user::{engine, user_machine};
 use super::{Bench, Group, classbench};
 use crate::LabError;
 

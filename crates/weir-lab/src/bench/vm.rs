@@ -8,16 +8,17 @@ use std::time::Instant;
 
 use weir_classify::Scheme;
 use weir_functions::middlebox::plan_with;
-use weir_functions::plan::{InstancePlan, PortConstants};
+use weir_functions::plan::InstancePlan;
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_policy::{FileSets, Source, parse};
 use weir_vm::jit::{self, CompileError};
 use weir_vm::verify::{VerifyOptions, verify};
-use weir_vm::{Env, Frame, LoadError, Machine, MapError, Object};
+use weir_vm::{Env, Frame, Machine, Object};
 
 use super::measure::{CpuClock, Samples};
 use super::report::{Absent, Figure, Promise};
 use super::testrun::{load, load_baseline};
+use super::user::{engine, user_machine};
 use super::{Bench, BenchOptions, Outcome, Scale, rules};
 use crate::LabError;
 
@@ -334,31 +335,6 @@ fn user_lookup() -> Result<Machine, LabError> {
     Ok(machine)
 }
 
-/// The data plane in the user engine, with the constants and maps it has in the kernel.
-pub(super) fn user_machine(plan: &InstancePlan) -> Result<Machine, LabError> {
-    let elf = plan.object.bytes().unwrap_or_default();
-    let mut object = Object::parse(elf).map_err(engine)?;
-    let port = PortConstants::default().constants();
-    for (symbol, bytes) in plan.constants.iter().chain(&port) {
-        object.set_rodata(symbol, bytes).map_err(engine)?;
-    }
-    for map in &plan.maps {
-        object
-            .set_map_entries(&map.name, map.max_entries)
-            .map_err(engine)?;
-    }
-    let mut machine = object.load(&plan.program).map_err(engine)?;
-    for map in &plan.maps {
-        let Some(target) = machine.map_mut(&map.name) else {
-            continue;
-        };
-        for (key, value) in map.entries() {
-            target.update(key, value, 0).map_err(engine)?;
-        }
-    }
-    Ok(machine)
-}
-
 fn compiled(mut machine: Machine) -> Result<Machine, LabError> {
     machine
         .verify_and_compile(&VerifyOptions::default())
@@ -382,18 +358,6 @@ fn question(to: u32) -> Vec<u8> {
     }
     .frame()
     .build()
-}
-
-/// What the user engine can answer with.
-pub(super) trait EngineFailure: std::error::Error {}
-impl EngineFailure for LoadError {}
-impl EngineFailure for MapError {}
-impl EngineFailure for CompileError {}
-impl EngineFailure for weir_vm::jit::JitError {}
-impl EngineFailure for weir_vm::Fault {}
-
-pub(super) fn engine(error: impl EngineFailure) -> LabError {
-    LabError::Engine(error.to_string())
 }
 
 #[cfg(not(feature = "rbpf"))]
