@@ -386,7 +386,7 @@ fn one_bad_program_spoils_one_program() {
     assert_eq!(text.status, 0, "{text:?}");
     let maps = weir(["prog", "maps", &object]);
     assert_eq!(maps.status, 0, "{maps:?}");
-    let line = "not available: map sockets: map type 26 is not available in the user engine";
+    let line = "not available: map sockets: map type 20 is not available in the user engine";
     assert!(maps.stdout.contains(line), "{maps:?}");
     let capture = folder.capture("in.pcap", &frames(2));
     for engine in engines() {

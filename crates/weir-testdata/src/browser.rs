@@ -192,6 +192,7 @@ impl Browser {
     pub fn until(&mut self, expression: &str) -> Value {
         let until = Instant::now() + PATIENCE;
         loop {
+            self.load_again();
             let value = self.evaluate(expression);
             let is_so = !matches!(value, Value::Null | Value::Bool(false)) && value != "";
             if is_so {
@@ -205,6 +206,17 @@ impl Browser {
                 );
             }
             thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Chromium gives up what it is loading when an address of its namespace changes, as that of a new interface does after a second.
+    /// Nothing of the page has run then, and a person would load it again.
+    fn load_again(&mut self) {
+        let all = self.logged.len();
+        self.logged
+            .retain(|line| !line.contains("ERR_NETWORK_CHANGED"));
+        if self.logged.len() < all {
+            self.ask("Page.reload", json!({}));
         }
     }
 

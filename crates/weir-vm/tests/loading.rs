@@ -174,7 +174,7 @@ fn a_bad_program_spoils_itself_only() {
         ),
         (
             "has_sockets",
-            Some("map sockets: map type 26 is not available"),
+            Some("map sockets: map type 20 is not available"),
         ),
         ("opcode", Some("unknown opcode 0xff")),
         ("opcode_on_no_path", Some("unknown opcode 0xff")),

@@ -19,7 +19,7 @@ struct {
 } timers SEC(".maps");
 
 struct {
-    __uint(type, 26);
+    __uint(type, 20);
     __uint(max_entries, 1);
     __type(key, u32);
     __type(value, u32);
