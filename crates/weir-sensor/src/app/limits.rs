@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::names::App;
 
-/// The limits that a configuration sets; other protocols have their own ([`super::transaction::Kind::most`]).
+/// The limits that a configuration sets; other protocols have their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits(Arc<[(App, usize)]>);
 
