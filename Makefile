@@ -47,17 +47,10 @@ fuzz: setup ## fuzz each parser and loader for five minutes
 	@scripts/fuzz --seconds 300
 
 .PHONY: bench
-bench: ## measure weir beside nftables, iptables and xdp-filter (root, half an hour); results in bench-results/
+bench: ## measure weir beside its peers, and print all targets in one table (root, half an hour); results in bench-results/
 	@scripts/setup bench
 	cargo build --release -p weir-cli
-	$(TARGET)/release/weir bench middlebox --output bench-results
-	$(TARGET)/release/weir bench xdp --output bench-results
-	$(TARGET)/release/weir bench ddos --output bench-results
-	$(TARGET)/release/weir bench router --output bench-results
-	$(TARGET)/release/weir bench balancer --output bench-results
-	$(TARGET)/release/weir bench network --output bench-results
-	$(TARGET)/release/weir bench xsk --output bench-results
-	$(TARGET)/release/weir bench sensor --output bench-results
+	$(TARGET)/release/weir bench all --output bench-results
 
 .PHONY: docs
 docs: ## build the documentation as a book in target/book/html (installs mdbook if it is missing)

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -39,8 +40,8 @@ pub struct All {
 
 type Run = fn(&BenchOptions<'_>, &mut dyn Write) -> Result<Outcome, LabError>;
 
-/// All benchmarks; the limits first, since others are compared with them.
-const BENCHES: [(&str, Run); 10] = [
+/// All benchmarks but the sensor's; the limits first, since others are compared with them.
+const BENCHES: [(&str, Run); 9] = [
     ("limits", limits),
     ("vm", vm),
     ("middlebox", middlebox),
@@ -50,25 +51,31 @@ const BENCHES: [(&str, Run); 10] = [
     ("balancer", balancer),
     ("network", network),
     ("xsk", xsk),
-    ("sensor", own_traffic),
 ];
+const SENSOR: &str = "sensor";
 
-/// Runs all benchmarks whose names start with one of `options.only`, or all; says on `out` which one is under way.
+/// Runs all benchmarks whose names start with one of `options.only`, or all; says on `out` which one is under way. The sensor reads the
+/// captures and rules in `shared` if they are there, else its own.
 ///
 /// # Errors
 /// When nothing is selected, the user stops the run or the output fails. A benchmark that fails is a result.
-pub fn all(options: &BenchOptions<'_>, out: &mut dyn Write) -> Result<All, LabError> {
+pub fn all(
+    options: &BenchOptions<'_>,
+    shared: &Path,
+    out: &mut dyn Write,
+) -> Result<All, LabError> {
+    let names = || BENCHES.iter().map(|(name, _)| *name).chain([SENSOR]);
     for wanted in &options.only {
-        if !BENCHES.iter().any(|(name, _)| name.starts_with(wanted)) {
-            let names: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
-            return Err(LabError::NothingSelected(wanted.clone(), names.join(", ")));
+        if !names().any(|name| name.starts_with(wanted)) {
+            let all: Vec<&str> = names().collect();
+            return Err(LabError::NothingSelected(wanted.clone(), all.join(", ")));
         }
     }
     let wanted = |name: &str| {
         options.only.is_empty() || options.only.iter().any(|only| name.starts_with(only))
     };
     let mut parts = Vec::new();
-    for (bench, run) in BENCHES.iter().filter(|(name, _)| wanted(name)) {
+    for bench in names().filter(|name| wanted(name)) {
         if !options.quiet {
             writeln!(out, "weir bench {bench}")?;
             out.flush()?;
@@ -82,7 +89,12 @@ pub fn all(options: &BenchOptions<'_>, out: &mut dyn Write) -> Result<All, LabEr
             ..*options
         };
         let started = Instant::now();
-        let (outcome, failed) = match run(&options, out) {
+        let run = BENCHES.iter().find(|(name, _)| *name == bench);
+        let result = match run {
+            Some((_, run)) => run(&options, out),
+            None => sensor(&on_captures(shared), &options, out),
+        };
+        let (outcome, failed) = match result {
             Ok(outcome) => (Some(outcome), None),
             Err(error @ (LabError::Interrupted | LabError::Output(_))) => return Err(error),
             Err(error) => (None, Some(error.to_string())),
@@ -97,17 +109,15 @@ pub fn all(options: &BenchOptions<'_>, out: &mut dyn Write) -> Result<All, LabEr
     Ok(All { parts })
 }
 
-/// The sensor on the project's own traffic, which every machine has.
-fn own_traffic(options: &BenchOptions<'_>, out: &mut dyn Write) -> Result<Outcome, LabError> {
-    let wanted = SensorBench {
+fn on_captures(shared: &Path) -> SensorBench {
+    SensorBench {
         traffic: Traffic {
-            own: true,
             multiple: 1.0,
+            shared: shared.to_owned(),
             ..Traffic::default()
         },
         ..SensorBench::default()
-    };
-    sensor(&wanted, options, out)
+    }
 }
 
 impl All {
@@ -204,6 +214,11 @@ impl All {
         rows.map(|row| row.join("\t") + "\n").collect()
     }
 
+    /// Whether each benchmark could be carried out.
+    pub fn is_whole(&self) -> bool {
+        self.parts.iter().all(|part| part.failed.is_none())
+    }
+
     /// What was found.
     pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
         self.parts.iter().filter_map(|part| part.outcome.as_ref())
@@ -291,6 +306,7 @@ mod tests {
                 },
             ],
         };
+        assert!(!all.is_whole());
         let table = all.table();
         let row = |name: &str| table.lines().find(|l| l.contains(name)).unwrap_or_default();
         assert!(

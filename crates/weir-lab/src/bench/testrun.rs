@@ -12,7 +12,7 @@ use weir_functions::middlebox::{Bounds, plan_with};
 use weir_functions::plan::{InstancePlan, PortConstants};
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_policy::{FileSets, Source, parse};
-use weir_vm::{Env, Frame, Machine};
+use weir_vm::{Env, Frame};
 
 use super::measure::Samples;
 use super::report::{Budget, Figure, Promise};
@@ -60,7 +60,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> Result<(), LabError> {
             variant.measure(bench.scale.repeat)?;
         }
     }
-    for variant in &mut variants {
+    for variant in &variants {
         variant.report(&harness, bench)?;
     }
     targets(bench);
@@ -347,8 +347,8 @@ struct Built {
     planned: f64,
     /// ms.
     loaded: f64,
-    /// The same program, interpreted and counted.
-    counted: Machine,
+    /// For the user engine, which counts what packets do.
+    plan: InstancePlan,
 }
 
 /// Packets that budgets are counted for.
@@ -375,13 +375,11 @@ impl Variant {
         let program = load(&plan)?;
         let loaded = started.elapsed().as_secs_f64() * 1e3;
         let mut variant = Variant::baseline(name, program, Vec::new());
-        let mut counted = user_machine(&plan)?;
-        counted.count_costs();
         variant.built = Some(Built {
             bounds,
             planned,
             loaded,
-            counted,
+            plan,
         });
         Ok(variant)
     }
@@ -435,7 +433,7 @@ impl Variant {
         Ok(())
     }
 
-    fn report(&mut self, harness: &Variant, bench: &mut Bench<'_>) -> Result<(), LabError> {
+    fn report(&self, harness: &Variant, bench: &mut Bench<'_>) -> Result<(), LabError> {
         let budgets = self.budgets()?;
         for (kind, name) in KINDS.iter().enumerate() {
             if self.ns[kind].0.is_empty() {
@@ -465,18 +463,20 @@ impl Variant {
     }
 
     /// What packets of each kind of traffic do, in weir's programs.
-    fn budgets(&mut self) -> Result<[Option<Budget>; 3], LabError> {
+    fn budgets(&self) -> Result<[Option<Budget>; 3], LabError> {
         let mut budgets = [None; 3];
-        let Some(built) = &mut self.built else {
+        let Some(built) = &self.built else {
             return Ok(budgets);
         };
+        let mut counted = user_machine(&built.plan)?;
+        counted.count_costs();
         for (budget, packets) in budgets.iter_mut().zip([&self.hot, &self.cold, &self.any]) {
             let mut costs = Vec::new();
             for packet in packets.iter().take(COUNTED) {
                 let mut frame = Frame::new(packet);
-                let run = built.counted.run_xdp(&mut frame, &Env::default());
+                let run = counted.run_xdp(&mut frame, &Env::default());
                 run.map_err(engine)?;
-                costs.extend(built.counted.take_cost());
+                costs.extend(counted.take_cost());
             }
             *budget = (!costs.is_empty()).then(|| weir_vm::Budget::of(&costs).into());
         }
