@@ -301,7 +301,7 @@ static __always_inline int process(struct walk *w, __u32 *why)
 		goto drop;
 	if (weir_features & WEIR_F_STATE)
 		keep_state(w);
-	/* A way out of its own for policies that change nothing: the verifier walks less. */
+	/* Policies that change no packet return here, so that the verifier walks less. */
 	if (!(weir_features & (WEIR_F_TRANSLATE | WEIR_F_REWRITE)))
 		return CTX_PASS;
 	reason = edit(w);

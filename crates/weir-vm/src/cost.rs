@@ -203,8 +203,9 @@ impl Cost {
                     (slot, offset + HASH_HEADER + key)
                 } else {
                     // Values of one CPU lie side by side.
-                    let is_mapped = cpus > 1 || definition.flags & BPF_F_MMAPABLE != 0;
-                    let start = if is_mapped { 0 } else { ARRAY_HEADER };
+                    let has_header =
+                        !found.kind().is_percpu() && definition.flags & BPF_F_MMAPABLE == 0;
+                    let start = if has_header { ARRAY_HEADER } else { 0 };
                     let at = start + u64::from(slot / cpus) * stride + offset;
                     (slot % cpus, at)
                 };
@@ -239,6 +240,34 @@ mod tests {
         Cost {
             lines: lines.iter().cloned().collect(),
             ..Cost::default()
+        }
+    }
+
+    /// Reads the first and the last word of a value of 64 bytes; the instructions are those of RFC 9669.
+    #[test]
+    fn a_value_lies_across_two_lines_unless_it_is_mapped_memory() {
+        let code: [u64; 6] = [
+            0x0000_0000_0000_2118,
+            0x0000_0000_0000_0000,
+            0x0000_0000_0000_1079,
+            0x0000_0000_0038_1279,
+            0x0000_0000_0000_00b7,
+            0x0000_0000_0000_0095,
+        ];
+        let code: Vec<u8> = code.iter().flat_map(|insn| insn.to_le_bytes()).collect();
+        for (flags, lines) in [(0, vec![4, 5]), (BPF_F_MMAPABLE, vec![0])] {
+            let mut map = crate::MapDefinition::new("values", MapKind::Array, 4, 64, 1);
+            map.flags = flags;
+            let machine = Machine::from_program(&code, vec![map], 2);
+            let mut machine = machine.expect("a program");
+            assert_eq!(machine.take_cost(), None);
+            machine.count_costs();
+            assert_eq!(machine.run_raw(&mut []), Ok(0));
+            let cost = machine.take_cost().expect("counted");
+            let lines = lines.into_iter().map(|line| Line::Map(0, 0, line));
+            assert_eq!(cost.lines, lines.collect());
+            assert_eq!((cost.instructions, cost.calls), (5, 0));
+            assert_eq!(machine.take_cost(), Some(Cost::default()));
         }
     }
 
