@@ -918,7 +918,7 @@ pub(crate) struct RouterBenchArgs {
 /// Arguments of `weir bench all`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AllBenchArgs {
-    /// Within a quarter of an hour: fewer sizes, shorter rounds, rough figures
+    /// About a quarter of an hour: fewer sizes, shorter rounds, rough figures
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write all.tsv with the table, and the files of each benchmark, into this folder

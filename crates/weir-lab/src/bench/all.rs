@@ -90,10 +90,15 @@ pub fn all(
         };
         let started = Instant::now();
         let run = BENCHES.iter().find(|(name, _)| *name == bench);
-        let result = match run {
-            Some((_, run)) => run(&options, out),
-            None => sensor(&on_captures(shared), &options, out),
-        };
+        // In a thread of its own: benchmarks bind theirs to a CPU, and what comes behind must have all.
+        let result = std::thread::scope(|scope| {
+            let measuring = scope.spawn(|| match run {
+                Some((_, run)) => run(&options, &mut std::io::sink()),
+                None => sensor(&on_captures(shared), &options, &mut std::io::sink()),
+            });
+            measuring.join()
+        });
+        let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let (outcome, failed) = match result {
             Ok(outcome) => (Some(outcome), None),
             Err(error @ (LabError::Interrupted | LabError::Output(_))) => return Err(error),
@@ -134,9 +139,9 @@ impl All {
             for target in &outcome.targets {
                 let figure = outcome.figure(&target.figure);
                 let budget = figure.and_then(|f| f.budget);
-                let limit = budget.zip(limits).and_then(|(budget, limits)| {
+                let serial = budget.zip(limits).and_then(|(budget, limits)| {
                     let is_cold = !target.figure.ends_with(".hot");
-                    least_ns(&budget, limits, is_cold)
+                    serial_ns(&budget, limits, is_cold)
                 });
                 rows.push([
                     format!("{}: {}", outcome.bench, target.figure),
@@ -151,15 +156,15 @@ impl All {
                             b.calls, b.helpers, b.shared_lines, b.own_lines
                         )
                     }),
-                    limit.map_or_else(String::new, |ns| format!("{} ns", short(ns))),
+                    serial.map_or_else(String::new, |ns| format!("{} ns", short(ns))),
                 ]);
             }
         }
         rows
     }
 
-    /// All targets: value, what it is compared with and whether it holds, with the figure's budget and what that costs by the limits of the
-    /// same run; then the time that each benchmark took.
+    /// All targets: value, what it is compared with and whether it holds, with the figure's budget and what that costs one by one, by the
+    /// limits of the same run; then the time that each benchmark took, and what has no figure.
     pub fn table(&self) -> String {
         let rows = self.rows();
         let mut text = String::new();
@@ -205,13 +210,39 @@ impl All {
                     .map_or_else(String::new, |why| format!(", not measured: {why}"))
             );
         }
+        for outcome in self.outcomes() {
+            for absent in &outcome.absent {
+                let _ = writeln!(
+                    text,
+                    "{}: {} is not installed (package {})",
+                    outcome.bench, absent.program, absent.package
+                );
+            }
+            for refused in &outcome.refused {
+                let _ = writeln!(
+                    text,
+                    "{}: without a figure: {}: {}",
+                    outcome.bench, refused.name, refused.why
+                );
+            }
+        }
         text
     }
 
-    /// The rows of the table, separated by tabs.
+    /// The rows of the table, separated by tabs, behind a line for the run.
     pub fn tsv(&self) -> String {
+        let about = self.outcomes().next().map(|outcome| {
+            format!(
+                "# weir bench all{}; {}; commit {}; {}\n# ",
+                if outcome.quick { " --quick" } else { "" },
+                outcome.machine,
+                outcome.commit,
+                outcome.date
+            )
+        });
         let rows = self.rows().into_iter();
-        rows.map(|row| row.join("\t") + "\n").collect()
+        let rows: String = rows.map(|row| row.join("\t") + "\n").collect();
+        about.unwrap_or_default() + &rows
     }
 
     /// Whether each benchmark could be carried out.
@@ -229,9 +260,9 @@ fn value(figure: &Figure) -> String {
     format!("{} {}", short(figure.value), figure.unit)
 }
 
-/// ns that a budget's calls and misses take by themselves, with what else a packet needs left out: no program that does as much can be faster.
-/// Lines of its own come from memory where packets are cold, and from the first cache where they are hot.
-fn least_ns(budget: &Budget, limits: &Outcome, is_cold: bool) -> Option<f64> {
+/// ns that a budget's calls and lines take one after the other. Lines of a packet's own come from memory where packets are cold, and from the
+/// first cache where they are hot. Processors overlap loads that do not wait for each other, so cold packets can take less.
+fn serial_ns(budget: &Budget, limits: &Outcome, is_cold: bool) -> Option<f64> {
     let of = |name: &str| Some(limits.figure(name)?.value);
     let near = of("memory.16")?;
     let far = if is_cold { of("memory.65536")? } else { near };
