@@ -345,7 +345,12 @@ impl<'r> Run<'r> {
     /// Why operation `pc` cannot be executed: the budget is `spent`, or it is no instruction.
     #[cold]
     pub(crate) fn refused(&self, pc: usize, spent: bool) -> Box<FaultKind> {
-        let named = |op: &&Op| matches!(op.kind, Kind::External | Kind::Invalid);
+        let named = |op: &&Op| {
+            matches!(
+                op.kind,
+                Kind::External | Kind::Invalid | Kind::PacketAbs | Kind::PacketInd
+            )
+        };
         let named = self.ops.get(pc).filter(named);
         Box::new(match named {
             _ if spent => FaultKind::Budget {
@@ -359,6 +364,8 @@ impl<'r> Run<'r> {
                     .cloned()
                     .unwrap_or_default(),
             },
+            // Native code has it for no program: it runs without a socket buffer.
+            Some(op) if op.kind != Kind::External => legacy_access(),
             Some(op) => FaultKind::External {
                 name: self
                     .externals
@@ -728,6 +735,14 @@ impl<'r> Run<'r> {
         if let Some(slot) = self.scratch.saved.get_mut(self.memory.depth) {
             *slot = (back, [regs[6], regs[7], regs[8], regs[9]]);
         }
+    }
+}
+
+/// Why a program without a socket buffer cannot read packets as `LD_ABS` and `LD_IND` do.
+#[cold]
+pub(crate) fn legacy_access() -> FaultKind {
+    FaultKind::Invalid {
+        reason: "legacy packet access (LD_ABS, LD_IND) is for tc programs".to_owned(),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::catalogue::parameter_name;
 /// Structs in structs that are looked into for members that are not numbers, as in the kernel.
 const NESTED_MAX: usize = 4;
 /// Members looked at, all in all: more means hostile input.
-const MEMBERS_MAX: usize = 10_000;
+pub(crate) const MEMBERS_MAX: usize = 10_000;
 
 /// What a kernel function takes and returns.
 #[derive(Clone, Debug, PartialEq, Eq)]

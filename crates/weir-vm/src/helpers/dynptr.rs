@@ -49,6 +49,14 @@ impl Dynptr {
         len <= self.size && offset <= self.size - len
     }
 
+    /// Error number of a write of so many bytes that is none.
+    fn refuses_write(&self, offset: u32, len: u32) -> Option<i64> {
+        if self.data == 0 || self.read_only {
+            return Some(EINVAL);
+        }
+        (!self.holds(offset, len)).then_some(E2BIG)
+    }
+
     fn is_packet(&self) -> bool {
         self.kind.is_some_and(DynptrKind::is_packet)
     }
@@ -190,11 +198,14 @@ impl Run<'_> {
                 self.slice(&dynptr, writes, regs)?
             }
             "dynptr_memset" => {
-                let bytes = vec![regs[4] as u8; regs[3] as u32 as usize & SIZE_MAX as usize];
-                let errno = if regs[3] as u32 > SIZE_MAX {
-                    E2BIG as u64
-                } else {
-                    self.write_dynptr(&dynptr, regs[2] as u32, &bytes)?
+                let (offset, len) = (regs[2] as u32, regs[3] as u32);
+                // Before anything is made of the length that the program gives.
+                let errno = match dynptr.refuses_write(offset, len) {
+                    Some(errno) => errno as u64,
+                    None => {
+                        let bytes = vec![regs[4] as u8; len as usize];
+                        self.write_dynptr(&dynptr, offset, &bytes)?
+                    }
                 };
                 u64::from(errno as u32)
             }
@@ -273,12 +284,9 @@ impl Run<'_> {
 
     /// Writes bytes at an offset; 0 or the kernel's error number.
     fn write_dynptr(&mut self, dynptr: &Dynptr, offset: u32, bytes: &[u8]) -> Step<u64> {
-        if dynptr.data == 0 || dynptr.read_only {
-            return Ok(EINVAL as u64);
-        }
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        if !dynptr.holds(offset, len) {
-            return Ok(E2BIG as u64);
+        if let Some(errno) = dynptr.refuses_write(offset, len) {
+            return Ok(errno as u64);
         }
         let start = dynptr.offset as usize + offset as usize;
         if dynptr.is_packet() {

@@ -6,7 +6,7 @@
 use super::fault;
 use crate::errno::{EFAULT, EINVAL, ENOMEM, ENOTSUPP, ERANGE};
 use crate::frame::Frame;
-use crate::interp::{FaultKind, Redirect, Registers, Run, Step, Way};
+use crate::interp::{Redirect, Registers, Run, Step, Way, legacy_access};
 use crate::skb::{SKB_HEADROOM, SKB_LEN_MAX, Sent, Skb, SkbField, SkbFields, protocol};
 
 const RECOMPUTE_CSUM: u64 = 1;
@@ -90,9 +90,7 @@ impl Run<'_> {
     /// Bytes of the packet as `LD_ABS` reads them, in host order: negative offsets count from its network or link-layer header.
     pub(crate) fn packet_bytes(&mut self, at: u32, width: usize) -> Step<Option<u64>> {
         if self.memory.skb.is_none() {
-            return Err(Box::new(FaultKind::Invalid {
-                reason: "legacy packet access (LD_ABS, LD_IND) is for tc programs".to_owned(),
-            }));
+            return Err(Box::new(legacy_access()));
         }
         let offset = match at as i32 {
             at @ 0.. => at as usize,

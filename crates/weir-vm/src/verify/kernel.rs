@@ -499,10 +499,9 @@ impl<'m> Walk<'m> {
             (_, Value::Number | Value::Pointer(Target::Nothing)) => {
                 return Ok(Reg::unknown(birth, at));
             }
-            (_, Value::Pointer(Target::Struct { id, name } | Target::Plain { id, name, .. }))
+            (_, Value::Pointer(Target::Struct { id, .. } | Target::Plain { id, .. }))
                 if self.is_struct(*id) =>
             {
-                let _ = name;
                 let mut reg = Reg::pointer(ValueKind::Object, birth, at);
                 reg.map = *id;
                 reg.frame = Trust::Plain as u8;

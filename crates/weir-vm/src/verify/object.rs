@@ -9,6 +9,7 @@ use super::state::Reg;
 use super::walk::{Step, Walk, stop_at};
 use crate::btf::{Btf, Shape};
 use crate::maps::MapKind;
+use crate::signature::MEMBERS_MAX;
 
 /// Structs in structs that are followed.
 const NESTED_MAX: usize = 16;
@@ -125,7 +126,7 @@ impl<'m> Walk<'m> {
         }
         let (mut id, mut off) = (id, off);
         for _ in 0..NESTED_MAX {
-            let Some(nested) = nested(types, id, off, 0) else {
+            let Some(nested) = nested(types, id, off, 0, &mut 0) else {
                 return false;
             };
             if types.name(nested) == wanted {
@@ -317,13 +318,17 @@ fn is_struct(types: &Btf, id: u32) -> bool {
     matches!(shape, Ok(Shape::Struct { .. }))
 }
 
-/// The struct that begins at an offset of another one.
-fn nested(types: &Btf, id: u32, off: i32, depth: usize) -> Option<u32> {
+/// The struct that begins at an offset of another one. `seen` counts members: unions that share types would be walked again and again.
+fn nested(types: &Btf, id: u32, off: i32, depth: usize, seen: &mut usize) -> Option<u32> {
     if depth > NESTED_MAX {
         return None;
     }
     let members = types.members(id).ok()?;
     members.iter().find_map(|m| {
+        *seen += 1;
+        if *seen > MEMBERS_MAX {
+            return None;
+        }
         let start = i64::from(m.bit_offset / 8);
         let target = types.resolve(m.type_id).ok()?;
         let size = i64::from(types.size_of(target).ok()?);
@@ -334,7 +339,7 @@ fn nested(types: &Btf, id: u32, off: i32, depth: usize) -> Option<u32> {
         if start == i64::from(off) {
             return Some(target);
         }
-        nested(types, target, off - start as i32, depth + 1)
+        nested(types, target, off - start as i32, depth + 1, seen)
     })
 }
 
