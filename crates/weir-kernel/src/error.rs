@@ -94,6 +94,15 @@ pub enum KernelError {
         why: String,
     },
 
+    /// A map of type `struct_ops` that is declared as other maps are, which libbpf does not survive.
+    #[error(
+        "map {map} is of type struct_ops and declared in .maps: declare it as a variable in the section .struct_ops, or remove it"
+    )]
+    StructOpsMap {
+        /// Map name in the object.
+        map: String,
+    },
+
     /// The object has no program of that name.
     #[error("no program {program} in the object{}", did_you_mean(.near, "it has none"))]
     MissingProgram {

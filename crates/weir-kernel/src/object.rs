@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use libbpf_rs::{AsRawLibbpf, ObjectBuilder, OpenObject};
 
+use crate::declared;
 use crate::error::near_names;
 use crate::loaded::section_name;
 use crate::rodata::{self, Constant};
@@ -51,6 +52,9 @@ impl KernelObject {
     /// Opens an ELF object. Nothing reaches the kernel yet, and no privilege is needed.
     pub fn open(elf: &[u8]) -> Result<Self, KernelError> {
         sys::silence_libbpf();
+        if let Some(map) = declared::struct_ops_map(elf) {
+            return Err(KernelError::StructOpsMap { map });
+        }
         let mut builder = ObjectBuilder::default();
         let mut open = builder
             .name("weir")

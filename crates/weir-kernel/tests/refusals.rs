@@ -80,3 +80,20 @@ fn without_btf_the_next_step_is_named() {
     let hide = "mount -t tmpfs none /sys/kernel/btf && exec \"$0\" \"$@\"";
     assert_passed(&again("no-btf", &["unshare", "-m", "sh", "-c", hide]));
 }
+
+/// libbpf follows a null pointer when it prepares such a map.
+#[test]
+fn a_struct_ops_map_among_ordinary_maps_is_named() {
+    let machine = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let object = crate::common::compile("struct_ops", &["-idirafter", &machine]);
+    let e = KernelObject::open(&object).unwrap_err();
+    assert!(
+        matches!(&e, KernelError::StructOpsMap { map } if map == "operations"),
+        "{e:?}"
+    );
+    let text = e.to_string();
+    assert!(
+        text.contains("map operations") && text.contains(".struct_ops"),
+        "{text}"
+    );
+}
