@@ -488,8 +488,13 @@ static __always_inline void keep(void)
 static __always_inline void accept(struct judge *j, struct panel p, struct weir_filter_rule *rule)
 {
 #ifdef WEIR_PANEL
-	if (p.chain && rule->flags & WEIR_FR_MARK)
+	if (p.chain && rule->flags & WEIR_FR_MARK) {
 		p.chain->mark = rule->mark;
+#ifdef WEIR_HOOK_TC
+		/* 0 in the chain leaves the socket buffer's mark, and then the function behind this one read that. */
+		j->ctx->mark = rule->mark;
+#endif
+	}
 #endif
 	if (has(WEIR_FF_CPU) && rule->flags & WEIR_FR_CPU) {
 		j->cpu_first = rule->cpu_first;

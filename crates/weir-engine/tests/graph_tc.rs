@@ -171,6 +171,34 @@ fn one_connection_table_for_both_hooks_and_directions() {
     assert_eq!(wall.reason[Reason::RuleDrop as usize], 1);
 }
 
+/// What one function makes of the mark is what the next one finds, 0 as well.
+#[test]
+fn marks_go_from_function_to_function() {
+    let rule = |name, text: &str, to| rules(name, &policy(text), to);
+    let shield = |mark: u32, to| {
+        let keys = format!("rules = [\"allow tcp mark {mark}\"]");
+        (Instance::new("shield", "filter", filter(&keys)), to)
+    };
+    let next = Target::Instance;
+    for (made, given) in [(5, 0), (0, 7), (5, 7), (0, 0)] {
+        let wanted = |mark: u32| format!("! mark {mark} drop");
+        let chain = vec![
+            rule("make", &format!("all mark set {made}"), next(1)),
+            rule("made", &wanted(made), next(2)),
+            shield(given, next(3)),
+            rule("given", &wanted(given), next(4)),
+            rule("clear", "all mark set 0", next(5)),
+            rule("cleared", &wanted(0), Target::Stack),
+        ];
+        let graph = graph(chain, next(0));
+        let samples = [segment(1, false, ACK, 0), segment(1, true, ACK, 1)];
+        let said = run(&graph, &samples);
+        for outcome in &said.outcomes {
+            assert_eq!(outcome.verdict, Verdict::Pass, "{made} {given}");
+        }
+    }
+}
+
 /// Packets that leave have the address of this host, and their answers come back to who sent them.
 #[test]
 fn both_directions_are_translated() {
