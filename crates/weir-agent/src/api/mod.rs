@@ -103,7 +103,12 @@ impl Api {
     /// Serves as the settings say: begins, begins again if they changed, takes certificates that were renewed, and tries again what failed.
     /// Edges need no API, so a failure is an event.
     pub fn hold(&mut self, settings: &ApiSettings) -> Vec<Event> {
-        let is_same = self.settings.as_ref() == Some(settings) && self.error.is_none();
+        // Open connections end with a server, so it is only replaced where that changes something.
+        let is_current = match &self.server {
+            Some(server) => !server.can_bind_more(),
+            None => self.error.is_none(),
+        };
+        let is_same = self.settings.as_ref() == Some(settings) && is_current;
         let (mut events, is_new_authority) = match self.keys.look(settings) {
             Renewal::Nothing => (Vec::new(), false),
             Renewal::Certificate(event) | Renewal::Failed(event) => (vec![event], false),
@@ -139,18 +144,19 @@ impl Api {
         let queue = self.queue.clone();
         match Server::start(&places, Limits::default(), hub, host, queue) {
             Ok(server) => {
+                events.extend(
+                    places
+                        .without(server.unbound())
+                        .map(|at| Event::Serving { at }),
+                );
+                let text = server.errors().join("; ");
+                let is_new = self.error.as_ref() != Some(&text);
+                self.error = (!text.is_empty()).then(|| text.clone());
+                if self.error.is_some() && is_new {
+                    let text = format!("API: {text}");
+                    events.push(Event::Warning { text });
+                }
                 self.server = Some(server);
-                self.error = None;
-                let socket = places.socket.map(|path| path.display().to_string());
-                let metrics = places
-                    .metrics
-                    .map(|address| format!("http://{address}/metrics"));
-                let page = places.page.map(|address| format!("http://{address}/"));
-                let remote = places
-                    .remote
-                    .map(|remote| format!("https://{}/", remote.address));
-                let all = socket.into_iter().chain(metrics).chain(page).chain(remote);
-                events.extend(all.map(|at| Event::Serving { at }));
                 events
             }
             Err(text) => {

@@ -57,6 +57,101 @@ impl Places {
             && self.page.is_none()
             && self.remote.is_none()
     }
+
+    /// The addresses as they are reported, without those of `others`.
+    pub(super) fn without(&self, others: &Places) -> impl Iterator<Item = String> + use<> {
+        let names = |places: &Places| {
+            [
+                places
+                    .socket
+                    .as_ref()
+                    .map(|path| path.display().to_string()),
+                places
+                    .metrics
+                    .map(|address| format!("http://{address}/metrics")),
+                places.page.map(|address| format!("http://{address}/")),
+                places
+                    .remote
+                    .as_ref()
+                    .map(|remote| format!("https://{}/", remote.address)),
+            ]
+        };
+        let pairs = names(self).into_iter().zip(names(others));
+        pairs.filter_map(|(own, other)| own.filter(|_| other.is_none()))
+    }
+}
+
+/// Sockets that listen.
+#[derive(Debug)]
+struct Listeners {
+    socket: Option<StdListener>,
+    metrics: Option<StdTcpListener>,
+    page: Option<StdTcpListener>,
+    remote: Option<(StdTcpListener, Remote)>,
+}
+
+impl Listeners {
+    fn is_empty(&self) -> bool {
+        self.socket.is_none()
+            && self.metrics.is_none()
+            && self.page.is_none()
+            && self.remote.is_none()
+    }
+}
+
+/// Addresses that could not be bound.
+#[derive(Debug)]
+struct Unbound {
+    places: Places,
+    /// Why, one line for each.
+    errors: Vec<String>,
+}
+
+/// Binds each address that can be bound.
+fn bind(places: &Places) -> (Listeners, Unbound) {
+    let Places { access, .. } = *places;
+    let mut errors = Vec::new();
+    let (metrics, no_metrics) =
+        attempt(places.metrics, &mut errors, |at| listen_tcp(*at, "metrics"));
+    let (page, no_page) = attempt(places.page, &mut errors, |at| listen_tcp(*at, "page"));
+    let (remote, no_remote) = attempt(places.remote.clone(), &mut errors, |one| {
+        Ok((listen_tcp(one.address, "listen")?, one.clone()))
+    });
+    let (socket, no_socket) = attempt(places.socket.clone(), &mut errors, |path| {
+        listen(path, &access)
+    });
+    let listeners = Listeners {
+        socket,
+        metrics,
+        page,
+        remote,
+    };
+    let places = Places {
+        socket: no_socket,
+        access,
+        metrics: no_metrics,
+        page: no_page,
+        remote: no_remote,
+    };
+    (listeners, Unbound { places, errors })
+}
+
+/// The listener of an address, or the address where it cannot be bound.
+fn attempt<A, L>(
+    address: Option<A>,
+    errors: &mut Vec<String>,
+    bind: impl FnOnce(&A) -> Result<L, String>,
+) -> (Option<L>, Option<A>) {
+    let Some(address) = address else {
+        return (None, None);
+    };
+    match bind(&address) {
+        Ok(listener) => (Some(listener), None),
+        Err(error) => {
+            errors.push(error);
+            (None, Some(address))
+        }
+    }
 }
 
 /// A thread that serves; ends when dropped.
@@ -65,13 +160,14 @@ pub(super) struct Server {
     path: Option<PathBuf>,
     stop: Option<watch::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    unbound: Unbound,
 }
 
 impl Server {
-    /// Serves.
+    /// Serves at each address that can be bound; [`Server::errors`] has the others.
     ///
     /// # Errors
-    /// In words: a socket cannot be made, or another process listens there.
+    /// In words: no address can be bound, or the thread cannot start.
     pub(super) fn start(
         places: &Places,
         limits: Limits,
@@ -80,16 +176,19 @@ impl Server {
         asks: SyncSender<Ask>,
     ) -> Result<Server, String> {
         let access = places.access;
-        let metrics = places.metrics.map(|at| listen_tcp(at, "metrics"));
-        let metrics = metrics.transpose()?;
-        let page = places.page.map(|at| listen_tcp(at, "page")).transpose()?;
         let page_address = places.page;
-        let remote = places.remote.clone();
-        let remote = remote.map(|one| Ok::<_, String>((listen_tcp(one.address, "listen")?, one)));
-        let remote = remote.transpose()?;
-        // Last: the file of a socket outlives a failure of what comes after.
-        let socket = places.socket.as_deref();
-        let socket = socket.map(|path| listen(path, &access)).transpose()?;
+        let (listeners, unbound) = bind(places);
+        if listeners.is_empty() {
+            return Err(unbound.errors.join("; "));
+        }
+        let Listeners {
+            socket,
+            metrics,
+            page,
+            remote,
+        } = listeners;
+        // The socket of another process stays.
+        let path = places.socket.clone().filter(|_| socket.is_some());
         let cannot = |error: io::Error| format!("cannot start its thread: {error}");
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -100,6 +199,7 @@ impl Server {
         let (stop, mut stopped) = watch::channel(());
         let work = move || {
             runtime.block_on(async {
+                let page_address = page_address.filter(|_| page.is_some());
                 let shared = Arc::new(Shared::new(hub, host, asks, limits, page_address));
                 // They were made non-blocking, and the runtime is there: what else can fail is a lack of memory.
                 let metrics = metrics.and_then(|one| TcpListener::from_std(one).ok());
@@ -140,10 +240,27 @@ impl Server {
             .spawn(work)
             .map_err(cannot)?;
         Ok(Server {
-            path: places.socket.clone(),
+            path,
             stop: Some(stop),
             thread: Some(thread),
+            unbound,
         })
+    }
+
+    /// Why addresses could not be bound, one line for each.
+    pub(super) fn errors(&self) -> &[String] {
+        &self.unbound.errors
+    }
+
+    /// The addresses that could not be bound.
+    pub(super) fn unbound(&self) -> &Places {
+        &self.unbound.places
+    }
+
+    /// Whether an address that could not be bound can be bound now.
+    pub(super) fn can_bind_more(&self) -> bool {
+        let (listeners, _) = bind(&self.unbound.places);
+        !listeners.is_empty()
     }
 }
 

@@ -276,6 +276,59 @@ fn a_second_server_leaves_the_first_alone_and_a_dead_one_is_replaced() {
 }
 
 #[test]
+fn an_address_that_is_taken_stops_no_other() {
+    let path = std::env::temp_dir()
+        .join(format!("weir-api-taken-{}", std::process::id()))
+        .join("agent.sock");
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = other.local_addr().expect("an address");
+    let settings = ApiSettings {
+        socket: Socket::Path(path.clone()),
+        metrics: Some(format!("{address}").try_into().expect("loopback")),
+        ..ApiSettings::default()
+    };
+    let mut api = Api::new(Arc::new(MadeUp));
+    let said: Vec<String> = api.hold(&settings).iter().map(Event::to_string).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains("agent.sock"), "{said:?}");
+    let names = |text: &str| text.contains(&address.to_string()) && text.contains("metrics");
+    assert!(names(&said[1]), "{said:?}");
+    // The socket serves, and goes on while the address is tried again.
+    let mut open = UnixStream::connect(&path).expect("it listens");
+    open.set_read_timeout(Some(PATIENCE)).expect("set");
+    assert!(api.hold(&settings).is_empty(), "said once");
+    open.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n")
+        .expect("the same server");
+    assert!(rest(&mut open).ends_with("# EOF\n"));
+    drop(other);
+    let said = api.hold(&settings);
+    assert_eq!(said.len(), 2, "both are served: {said:?}");
+    assert!(TcpStream::connect(address).is_ok());
+    assert!(api.hold(&settings).is_empty(), "said once");
+    drop(api);
+    let _ = std::fs::remove_dir_all(path.parent().expect("a folder"));
+}
+
+#[test]
+fn the_socket_of_another_agent_stays() {
+    let bed = Bed::new(Limits::default());
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = free.local_addr().expect("an address");
+    drop(free);
+    let settings = ApiSettings {
+        socket: Socket::Path(bed.path.clone()),
+        metrics: Some(format!("{address}").try_into().expect("loopback")),
+        ..ApiSettings::default()
+    };
+    let mut api = Api::new(Arc::new(MadeUp));
+    let said: Vec<String> = api.hold(&settings).iter().map(Event::to_string).collect();
+    assert!(said[1].contains("another process listens"), "{said:?}");
+    assert!(api.hold(&settings).is_empty(), "said once");
+    drop(api);
+    assert!(bed.get("/metrics").ends_with("# EOF\n"));
+}
+
+#[test]
 fn a_thousand_idle_connections_shut_out_nobody_else() {
     let limits = Limits {
         head_time: Duration::from_millis(1500),
