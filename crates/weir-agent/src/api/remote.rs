@@ -46,7 +46,7 @@ pub(super) async fn accept(listener: TcpListener, remote: Remote, shared: Arc<Sh
             continue;
         };
         // Nothing can be said before there is a key to say it with.
-        let address = from.ip().to_canonical();
+        let address = source(from.ip());
         let Some(place) =
             handshakes.enter(address, limits.handshakes_of_address, limits.handshakes)
         else {
@@ -75,6 +75,17 @@ pub(super) async fn accept(listener: TcpListener, remote: Remote, shared: Arc<Sh
                 Err(problem) => turn_away(stream, problem, limits, &refused).await,
             }
         });
+    }
+}
+
+/// The address that handshakes are counted by: of IPv6 the /64, which is the least that one host has (RFC 7421).
+fn source(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let prefix = address.to_bits() & (u128::MAX << 64);
+            IpAddr::V6(prefix.into())
+        }
+        address => address,
     }
 }
 
@@ -183,5 +194,19 @@ async fn turn_away(
             };
             let _ = timeout(limits.refused_time, said).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::source;
+
+    #[test]
+    fn a_host_has_a_whole_prefix_of_ipv6() {
+        let of = |text: &str| source(text.parse().expect("an address")).to_string();
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), "192.0.2.1");
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 }
