@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Mode, OFlags};
 use serde_json::Value;
 
 use crate::event::Event;
@@ -26,9 +27,13 @@ const MOST: u64 = 1 << 20;
 /// Events of one file at one look.
 const EVENTS: usize = 20;
 
-/// Where reading a file goes on.
+/// Characters of a text of a record that an event keeps: records are written by another process, events stay in memory.
+const TEXT: usize = 200;
+
+/// A file that is read. It stays open: a file that was rotated is read to its end.
 #[derive(Debug)]
-struct Place {
+struct Log {
+    file: File,
     inode: u64,
     offset: u64,
 }
@@ -38,7 +43,7 @@ struct Place {
 pub(crate) struct Alerts {
     looked: Option<Instant>,
     /// `None`: nobody looked yet, and what is there is old.
-    files: Option<BTreeMap<PathBuf, Place>>,
+    files: Option<BTreeMap<PathBuf, Log>>,
     /// Why something cannot be read. Said once.
     error: Option<String>,
 }
@@ -77,9 +82,13 @@ impl Alerts {
         let mut files = BTreeMap::new();
         let mut failed = Ok(());
         for path in found {
-            let place = before.remove(&path);
-            match follow(&path, place, is_first, events) {
-                Ok(place) => drop(files.insert(path, place)),
+            let mut log = before.remove(&path);
+            let result = follow(&path, &mut log, is_first, events);
+            if let Some(log) = log {
+                files.insert(path.clone(), log);
+            }
+            match result {
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => failed = Err((path, error)),
             }
@@ -102,29 +111,56 @@ fn found(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Reads what was appended to a file.
+/// Reads what was appended to a file since the last look, also where it was rotated in between.
 fn follow(
     path: &Path,
-    place: Option<Place>,
+    log: &mut Option<Log>,
     is_first: bool,
     events: &mut Vec<Event>,
-) -> io::Result<Place> {
-    let mut file = File::open(path)?;
-    let state = file.metadata()?;
-    let (inode, length) = (state.ino(), state.len());
-    let begin = match place {
-        Some(place) if place.inode == inode && place.offset <= length => place.offset,
-        // What was there before the agent is no news.
-        None if is_first => length,
-        // It is new, or was rotated.
-        _ => 0,
+) -> io::Result<()> {
+    let state = match fs::metadata(path) {
+        Ok(state) => Some(state),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
     };
+    let is_rotated = state.as_ref().map(|state| state.ino()) != log.as_ref().map(|log| log.inode);
+    if !is_rotated {
+        return log.as_mut().map_or(Ok(()), |log| append(path, log, events));
+    }
+    // What was written to the file before it was renamed.
+    if let Some(mut old) = log.take() {
+        append(path, &mut old, events)?;
+    }
+    if state.is_none() {
+        return Ok(());
+    }
+    // A FIFO would block until it has a writer.
+    let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let state = file.metadata()?;
+    if !state.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let log = log.insert(Log {
+        file,
+        inode: state.ino(),
+        // Alerts from before the agent started are old.
+        offset: if is_first { state.len() } else { 0 },
+    });
+    append(path, log, events)
+}
+
+/// Reads what was appended to an open file.
+fn append(path: &Path, log: &mut Log, events: &mut Vec<Event>) -> io::Result<()> {
+    let length = log.file.metadata()?.len();
+    // Truncated, as by `copytruncate` of logrotate.
+    let begin = if log.offset <= length { log.offset } else { 0 };
     let skips = length.saturating_sub(begin) > MOST;
     let begin = if skips { length - MOST } else { begin };
-    file.seek(SeekFrom::Start(begin))?;
+    log.file.seek(SeekFrom::Start(begin))?;
     let mut bytes = Vec::new();
-    file.take(MOST).read_to_end(&mut bytes)?;
-    // The rest of a line comes with the next look. A line that fills all of it is none of a sensor.
+    (&log.file).take(MOST).read_to_end(&mut bytes)?;
+    // The rest of a line comes with the next look. A line that fills the whole buffer is skipped.
     let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
         Some(end) => end + 1,
         None if bytes.len() as u64 == MOST => bytes.len(),
@@ -147,10 +183,16 @@ fn follow(
         *others = more;
     }
     events.append(&mut found);
-    Ok(Place {
-        inode,
-        offset: begin + whole as u64,
-    })
+    log.offset = begin + whole as u64;
+    Ok(())
+}
+
+/// The beginning of a text.
+fn short(text: &str) -> String {
+    match text.char_indices().nth(TEXT) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
 }
 
 /// The alert of a record; `None`: it is another record, or none.
@@ -165,13 +207,13 @@ fn alert(line: &[u8], sensor: &str) -> Option<Event> {
     }
     let alert = record.get("alert")?;
     let number = |name: &str| alert.get(name).and_then(Value::as_u64).unwrap_or_default();
-    let text = |name: &str| record.get(name).and_then(Value::as_str).unwrap_or_default();
+    let text = |name: &str| short(record.get(name).and_then(Value::as_str).unwrap_or_default());
     let end = |address: &str, port: &str| {
         let address = text(address);
         match record.get(port).and_then(Value::as_u64) {
             Some(port) if address.contains(':') => format!("[{address}]:{port}"),
             Some(port) => format!("{address}:{port}"),
-            None => address.to_owned(),
+            None => address,
         }
     };
     Some(Event::Alert {
@@ -182,7 +224,7 @@ fn alert(line: &[u8], sensor: &str) -> Option<Event> {
             number("signature_id"),
             number("rev")
         ),
-        signature: alert.get("signature")?.as_str()?.to_owned(),
+        signature: short(alert.get("signature")?.as_str()?),
         severity: number("severity"),
         flow: format!(
             "{} {} > {}",
@@ -201,6 +243,8 @@ fn alert(line: &[u8], sensor: &str) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+
+    use rustix::fs::FileType;
 
     use super::*;
 
@@ -251,10 +295,37 @@ mod tests {
         fs::rename(&path, folder.join("eth0/eve.json.1")).expect("renamed");
         fs::write(&path, record(3)).expect("written");
         assert_eq!(look(&folder), [line(3)]);
+        // Rotated: what was written to the old file after the last look is read, too.
+        append(&record(5));
+        fs::rename(&path, folder.join("eth0/eve.json.1")).expect("renamed");
+        fs::write(&path, record(6)).expect("written");
+        assert_eq!(look(&folder), [line(5), line(6)]);
         // More than is read at once: the last of it.
         append(&format!("{}\n{}", "x".repeat(2 * MOST as usize), record(4)));
         assert_eq!(look(&folder), [line(4)]);
         assert_eq!(look(&folder.join("none")), [""; 0]);
+        let _ = fs::remove_dir_all(&folder);
+    }
+    #[test]
+    fn a_fifo_blocks_nothing_and_long_texts_are_cut() {
+        let folder = std::env::temp_dir().join(format!("weir-alerts-fifo-{}", std::process::id()));
+        fs::create_dir_all(folder.join("eth0")).expect("made");
+        fs::create_dir_all(folder.join("eth1")).expect("made");
+        let fifo = folder.join("eth0").join(NAME);
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, mode, 0).expect("made");
+        let path = folder.join("eth1").join(NAME);
+        fs::write(&path, "").expect("written");
+        let mut alerts = Alerts::default();
+        let begin = Instant::now();
+        let said = alerts.look(&folder, begin);
+        assert_eq!(said.len(), 1, "{said:?}");
+        let said = said[0].to_string();
+        assert!(said.contains("not a regular file"), "{said}");
+        fs::write(&path, record(1).replace("bad", &"a".repeat(1 << 19))).expect("written");
+        let said = alerts.look(&folder, begin + Duration::from_secs(2));
+        assert_eq!(said.len(), 1, "the FIFO is reported once: {said:?}");
+        assert!(said[0].to_string().len() < 2 * TEXT, "{said:?}");
         let _ = fs::remove_dir_all(&folder);
     }
 }
