@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -23,6 +23,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig};
 use weir_store::tls::{Endpoint, Identity, TlsError};
 
+use super::events::ALIVE;
 use super::payload::Payload;
 
 /// Longer than the agent takes for any request.
@@ -36,6 +37,9 @@ const MOST: usize = 64 << 20;
 
 /// Longest event.
 const MOST_EVENT: usize = 1 << 20;
+
+/// Longest silence of an event stream, on which the agent sends keepalives: after it the host counts as lost, though TCP has not noticed.
+const SILENCE: Duration = ALIVE.saturating_mul(3);
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -248,15 +252,21 @@ impl AgentClient {
         let (open, answer) = done?;
         let status = answer.status();
         if status != StatusCode::OK {
-            let bytes = self
+            let body = whole(&self.target, answer.into_body());
+            let read = self
                 .runtime
-                .block_on(whole(&self.target, answer.into_body()))?;
-            return Err(self.refused(status, &bytes));
+                .block_on(async { timeout(CONNECT, body).await });
+            return Err(match read {
+                Ok(bytes) => self.refused(status, &bytes?),
+                Err(_) => self.broken(format!("status {status}")),
+            });
         }
         Ok(Events {
             client: self,
             body: answer.into_body(),
             held: Vec::new(),
+            heard: Instant::now(),
+            silence: SILENCE,
             _open: open,
         })
     }
@@ -279,6 +289,9 @@ pub struct Events<'c> {
     client: &'c AgentClient,
     body: Incoming,
     held: Vec<u8>,
+    /// When the last bytes came.
+    heard: Instant,
+    silence: Duration,
     _open: Open,
 }
 
@@ -286,7 +299,7 @@ impl Events<'_> {
     /// The data of the next event; `None`: none came in that time.
     ///
     /// # Errors
-    /// The stream ended.
+    /// The stream ended, or its keepalives did.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Value>, ClientError> {
         loop {
             if let Some(value) = self.take_held()? {
@@ -302,12 +315,17 @@ impl Events<'_> {
                 .runtime
                 .block_on(async { timeout(wait, frame).await });
             match got {
-                Err(_) => return Ok(None),
+                Err(_) if self.heard.elapsed() < self.silence => return Ok(None),
+                Err(_) => {
+                    let seconds = self.silence.as_secs_f64();
+                    return Err(self.client.broken(format!("silent for {seconds} s")));
+                }
                 Ok(None) => return Err(self.client.broken("it ended the stream")),
                 Ok(Some(Err(error))) => {
                     return Err(failed(&self.client.target, &error));
                 }
                 Ok(Some(Ok(frame))) => {
+                    self.heard = Instant::now();
                     let data = frame.into_data().unwrap_or_default();
                     self.held.extend_from_slice(&data);
                 }
@@ -501,4 +519,43 @@ fn tls_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e rus
         };
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_silent_stream_is_lost() {
+        let path = std::env::temp_dir().join(format!("weir-silent-{}.sock", std::process::id()));
+        let listener = UnixListener::bind(&path).expect("a free path");
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+            stream.write_all(head).expect("sent");
+            // Until the client gives up.
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let mut client = AgentClient::new(Target::Socket(path.clone())).expect("a client");
+        let mut events = client.follow("/v1/events").expect("a stream");
+        events.silence = Duration::from_millis(200);
+        let tick = Duration::from_millis(20);
+        let begin = Instant::now();
+        let error = loop {
+            match events.next(tick) {
+                Ok(event) => assert_eq!(event, None),
+                Err(error) => break error,
+            }
+            assert!(begin.elapsed() < CONNECT, "it waits for ever");
+        };
+        assert!(error.to_string().contains("silent for"), "{error}");
+        // The connection closes with its runtime.
+        drop(events);
+        drop(client);
+        server.join().expect("it saw the end");
+        let _ = std::fs::remove_file(&path);
+    }
 }
