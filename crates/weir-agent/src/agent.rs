@@ -135,9 +135,9 @@ pub struct Agent {
     children: Children,
     /// What is declared elsewhere.
     store: Store,
-    /// Drops that clients of the API are told of.
+    /// Drops that are events of the API.
     drops: Drops,
-    /// Alerts of sensors, too.
+    /// Alerts of sensors that are events of the API.
     alerts: Alerts,
     /// The folder could not be read. Said once, until it is over.
     is_blind: bool,
@@ -233,7 +233,7 @@ impl Agent {
         events
     }
 
-    /// What clients of the API are told beside the events of a pass: it is no news for the log of the agent.
+    /// Events for clients of the API only: drops and alerts. The log of the agent does not have them.
     pub fn notices(&mut self) -> Vec<Event> {
         let edges = self.files.values();
         let edges = edges.filter_map(|one| one.edge.as_deref());

@@ -80,7 +80,7 @@ pub enum Event {
         /// `down` or `up`.
         state: &'static str,
     },
-    /// Packets were dropped. Only clients of the API are told.
+    /// Packets were dropped. An event of the API only.
     Drops {
         /// The edge.
         edge: String,
@@ -93,7 +93,7 @@ pub enum Event {
         /// The seconds since then.
         seconds: u64,
     },
-    /// A sensor reported an alert. Only clients of the API are told.
+    /// A sensor reported an alert. An event of the API only.
     Alert {
         /// The folder of its log.
         sensor: String,

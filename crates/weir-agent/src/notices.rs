@@ -1,4 +1,4 @@
-//! What clients of the API are told beside what the agent does: packets that edges drop. Counters are read at an interval; a cause that goes on
+//! Drops as events of the API. Counters are read at an interval; a cause that goes on
 //! is an event a minute, so noise does not push other events out.
 
 use std::collections::BTreeMap;
@@ -15,24 +15,24 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Between two events of one cause.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Causes that are told of at one reading, those with most packets first.
+/// Causes that are reported at one reading, those with most packets first.
 const CAUSES: usize = 20;
 
 /// The edge, the port or function, and the index of the reason.
 type Cause = (String, String, usize);
 
-/// Counters of drops, as they were told last.
+/// Counters of drops, as they were last reported.
 #[derive(Debug, Default)]
 pub(crate) struct Drops {
     read: Option<Instant>,
-    told: BTreeMap<Cause, Told>,
+    reported: BTreeMap<Cause, Reported>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Reported {
     packets: u64,
     at: Instant,
-    /// Something was told since counting began.
+    /// An event was reported since counting began.
     is_known: bool,
 }
 
@@ -65,44 +65,44 @@ impl Drops {
 
     fn compare(&mut self, counted: BTreeMap<Cause, u64>, now: Instant) -> Vec<Event> {
         // What is gone begins again, if it comes back.
-        self.told.retain(|cause, _| counted.contains_key(cause));
+        self.reported.retain(|cause, _| counted.contains_key(cause));
         let mut due = Vec::new();
         for (cause, packets) in counted {
             let reason = u32::try_from(cause.2).ok().and_then(Reason::from_index);
             let Some(reason) = reason.filter(|reason| reason.fate() == Fate::Drop) else {
                 continue;
             };
-            let told = self.told.entry(cause.clone()).or_insert(Told {
+            let reported = self.reported.entry(cause.clone()).or_insert(Reported {
                 packets,
                 at: now,
                 is_known: false,
             });
             // Counters that begin again.
-            told.packets = told.packets.min(packets);
-            let new = packets - told.packets;
+            reported.packets = reported.packets.min(packets);
+            let new = packets - reported.packets;
             if new == 0 {
-                // Quiet: the next packet is told at once.
-                if now.duration_since(told.at) >= PAUSE {
-                    told.is_known = false;
+                // Quiet: the next packet is reported at once.
+                if now.duration_since(reported.at) >= PAUSE {
+                    reported.is_known = false;
                 }
                 continue;
             }
-            if !told.is_known || now.duration_since(told.at) >= PAUSE {
+            if !reported.is_known || now.duration_since(reported.at) >= PAUSE {
                 due.push((new, cause, reason));
             }
         }
         due.sort_by_key(|(new, ..)| std::cmp::Reverse(*new));
         let mut events = Vec::new();
         for (new, cause, reason) in due.into_iter().take(CAUSES) {
-            let Some(told) = self.told.get_mut(&cause) else {
+            let Some(reported) = self.reported.get_mut(&cause) else {
                 continue;
             };
-            let since = match told.is_known {
-                true => now.duration_since(told.at),
+            let since = match reported.is_known {
+                true => now.duration_since(reported.at),
                 false => INTERVAL,
             };
-            *told = Told {
-                packets: told.packets + new,
+            *reported = Reported {
+                packets: reported.packets + new,
                 at: now,
                 is_known: true,
             };
@@ -148,7 +148,7 @@ mod tests {
         // Nothing for more than a minute, then again.
         assert_eq!(at(200, 1020), []);
         assert_eq!(at(205, 1021), [(1, 5)]);
-        // The edge was applied anew and counts from 0.
+        // The edge was applied again and counts from 0.
         assert_eq!(at(300, 0), []);
         assert_eq!(at(305, 2), [(2, 5)]);
     }

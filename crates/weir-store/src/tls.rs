@@ -76,7 +76,7 @@ pub fn client(ca: &Path, identity: Option<Identity<'_>>) -> Result<Arc<ClientCon
 
 /// A server that shows a certificate, and only talks to clients whose certificate an authority of a file has signed.
 ///
-/// Each connection verifies anew: a session that is resumed would outlive its certificate.
+/// Each connection is verified: a session that is resumed would outlive its certificate.
 ///
 /// # Errors
 /// As of [`client`].

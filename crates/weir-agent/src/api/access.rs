@@ -30,7 +30,7 @@ impl Role {
 
 /// Where a client is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Listener {
     /// The Unix socket, where the kernel knows the peer.
     Socket,
     /// The TCP address of the metrics.
@@ -41,13 +41,13 @@ pub(crate) enum Door {
     Remote,
 }
 
-impl Door {
+impl Listener {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Door::Socket => "socket",
-            Door::Metrics => "metrics",
-            Door::Page => "page",
-            Door::Remote => "remote",
+            Listener::Socket => "socket",
+            Listener::Metrics => "metrics",
+            Listener::Page => "page",
+            Listener::Remote => "remote",
         }
     }
 }

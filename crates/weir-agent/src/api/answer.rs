@@ -21,7 +21,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use weir_runtime::history::{Author, user_name};
 
-use super::access::{Door, Role};
+use super::access::{Listener, Role};
 use super::asks::{self, Ask, Task};
 use super::events;
 use super::host::Host;
@@ -57,7 +57,7 @@ const LISTED_MOST: u64 = 1000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     /// A TCP client without a session.
-    Nobody,
+    Anonymous,
     /// A user of this host.
     User(u32),
     /// The owner of a certificate, by the name that gives it its role.
@@ -69,21 +69,21 @@ pub(super) enum Who {
 pub(super) struct Client {
     pub(super) who: Who,
     pub(super) role: Role,
-    pub(super) door: Door,
+    pub(super) listener: Listener,
 }
 
 impl Client {
     /// Whoever reaches the address of the metrics.
     pub(super) const SCRAPER: Client = Client {
-        who: Who::Nobody,
+        who: Who::Anonymous,
         role: Role::Metrics,
-        door: Door::Metrics,
+        listener: Listener::Metrics,
     };
     /// Whoever reaches the address of the page, before it says whose session it has.
     pub(super) const VISITOR: Client = Client {
-        who: Who::Nobody,
+        who: Who::Anonymous,
         role: Role::Guest,
-        door: Door::Page,
+        listener: Listener::Page,
     };
 }
 
@@ -202,7 +202,7 @@ pub(super) async fn answer(
     client: Client,
     request: Request<Incoming>,
 ) -> Response<Payload> {
-    let door = client.door;
+    let listener = client.listener;
     let mut response = match routed(shared, client, request).await {
         Ok(response) => response,
         Err((problem, allowed)) => refused(&problem, allowed),
@@ -211,7 +211,7 @@ pub(super) async fn answer(
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    if door == Door::Page {
+    if listener == Listener::Page {
         page::protect(headers);
     }
     response
@@ -245,7 +245,7 @@ async fn routed(
 ) -> Result<Response<Payload>, (Problem, Option<String>)> {
     let (head, body) = request.into_parts();
     let plain = |problem| (problem, None);
-    if client.door == Door::Page {
+    if client.listener == Listener::Page {
         page::check_host(&head).map_err(plain)?;
         if let Some(response) = page::file(&head) {
             return Ok(response);
@@ -253,7 +253,7 @@ async fn routed(
         page::check_origin(&head.headers, "http://").map_err(plain)?;
     }
     // A browser shows a certificate to whatever site sends it here.
-    if client.door == Door::Remote {
+    if client.listener == Listener::Remote {
         page::check_origin(&head.headers, "https://").map_err(plain)?;
     }
     let (route, mut arguments) = routes::find(&head.method, head.uri.path())?;
@@ -279,7 +279,7 @@ async fn routed(
 fn identified(shared: &Shared, client: Client, headers: &HeaderMap) -> Result<Known, Problem> {
     let given = headers
         .get(AUTHORIZATION)
-        .filter(|_| client.door == Door::Page);
+        .filter(|_| client.listener == Listener::Page);
     let Some(given) = given else {
         let session = None;
         return Ok(Known { client, session });
@@ -314,15 +314,17 @@ fn unknown(detail: &str) -> Problem {
 fn admitted(client: &Client, route: &Route, path: &str) -> Result<(), Problem> {
     let forbidden =
         |detail: String, next: String| Err(Problem::new(StatusCode::FORBIDDEN, detail, next));
-    let is_here = route.door.is_none_or(|door| door == client.door);
+    let is_here = route
+        .listener
+        .is_none_or(|listener| listener == client.listener);
     let may = client.role >= route.role;
     let role = route.role.name();
-    match (client.door, &client.who) {
-        (Door::Metrics, _) if !may || !is_here => forbidden(
+    match (client.listener, &client.who) {
+        (Listener::Metrics, _) if !may || !is_here => forbidden(
             format!("{path} is not served over TCP"),
             "GET /metrics here; connect to the Unix socket of the agent for the rest".to_owned(),
         ),
-        (Door::Page, Who::Nobody) if !may => Err(unknown("not logged in")),
+        (Listener::Page, Who::Anonymous) if !may => Err(unknown("not logged in")),
         (_, Who::Certificate(name)) if !may => forbidden(
             format!("the certificate of `{name}` has not the role {role}"),
             format!("give it the role in `[api.clients]` of agent.toml: `\"{name}\" = \"{role}\"`"),
@@ -331,11 +333,11 @@ fn admitted(client: &Client, route: &Route, path: &str) -> Result<(), Problem> {
             format!("user {uid} has not the role {role}"),
             format!("connect as root, or as a member of `{role}-group` of agent.toml, `[api]`"),
         ),
-        (Door::Socket, _) if !is_here => forbidden(
+        (Listener::Socket, _) if !is_here => forbidden(
             format!("{path} is of the page"),
             "the socket needs no session: send the request without one".to_owned(),
         ),
-        (Door::Page | Door::Remote, _) if !is_here => forbidden(
+        (Listener::Page | Listener::Remote, _) if !is_here => forbidden(
             format!("{path} is not served at this address"),
             "connect to the Unix socket of the agent".to_owned(),
         ),
@@ -646,7 +648,7 @@ fn random(error: std::io::Error) -> Problem {
 /// Who asks, by name. Names of certificates are not those of users.
 fn user(client: &Client) -> String {
     match &client.who {
-        Who::Nobody => String::new(),
+        Who::Anonymous => String::new(),
         Who::User(uid) => user_name(*uid),
         Who::Certificate(name) => format!("tls:{name}"),
     }

@@ -28,7 +28,7 @@ struct Shown<'a> {
 
 /// An event, as clients get it.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Published<'a> {
     #[serde(flatten)]
     event: &'a Event,
     /// In a sentence.
@@ -82,7 +82,7 @@ impl Hub {
         let mut ring = lock(&self.ring);
         ring.newest += 1;
         let number = ring.newest;
-        let data = json!(Told {
+        let data = json!(Published {
             event,
             text: event.to_string(),
             number,
@@ -128,7 +128,7 @@ impl Hub {
         lock(&self.ring).newest
     }
 
-    /// Is told of each event.
+    /// The number of the newest event, as it changes.
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }

@@ -92,8 +92,8 @@ fn operation(route: &Route) -> Value {
         "responses": responses,
     });
     let mut members: Map<String, Value> = operation.as_object().cloned().unwrap_or_default();
-    if let Some(door) = route.door {
-        members.insert("x-only-at".to_owned(), json!(door.name()));
+    if let Some(listener) = route.listener {
+        members.insert("x-only-at".to_owned(), json!(listener.name()));
     }
     if has_body {
         let content = json!({ "application/json": { "schema": object(route.body, false) } });

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
 use webpki::EndEntityCert;
 
-use super::access::{Connections, Door, Place, Role};
+use super::access::{Connections, Listener, Place, Role};
 use super::answer::{Client, Shared, Who};
 use super::conversation::{PAUSE, refusal, refuse, serve};
 use super::limits::Limits;
@@ -127,7 +127,7 @@ fn admit(
     let client = Client {
         who: Who::Certificate(name),
         role,
-        door: Door::Remote,
+        listener: Listener::Remote,
     };
     Ok((client, place))
 }

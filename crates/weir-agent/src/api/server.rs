@@ -21,7 +21,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
-use super::access::{Access, Connections, Door, Peer, Place};
+use super::access::{Access, Connections, Listener, Peer, Place};
 use super::answer::{Client, Shared, Who};
 use super::asks::Ask;
 use super::conversation::{PAUSE, refusal, refuse, serve};
@@ -456,7 +456,7 @@ fn admit(
     let client = Client {
         who: Who::User(peer.uid),
         role,
-        door: Door::Socket,
+        listener: Listener::Socket,
     };
     Ok((client, place))
 }
