@@ -5,15 +5,15 @@ local q, before = ...
 local setmetatable, error = setmetatable, error
 local concat, gmatch, match = table.concat, string.gmatch, string.match
 
--- Methods, each of which asks for KIND.NAME with what it is given.
+-- A metatable of methods, each of which asks for KIND.NAME with what it is given. It is apart from the table of methods,
+-- so that no script reaches it: `__gc` would run where no instructions are counted, `__close` behind an error.
 local function methods(kind, names)
     local all = {}
     for name in gmatch(names, "%S+") do
         local what = kind .. "." .. name
         all[name] = function(_, ...) return q(what, ...) end
     end
-    all.__index = all
-    return all
+    return { __index = all }, all
 end
 
 -- A function that returns an object of KIND, or nil and why there is none.
@@ -127,9 +127,9 @@ function libs.dnp3()
 end
 
 function libs.flowvar()
-    local class = methods("flowvar", "")
-    function class.value(self) return q("flowvar.value", self.name) end
-    function class.set(self, value, length) return q("flowvar.set", self.name, value, length) end
+    local class, own = methods("flowvar", "")
+    function own.value(self) return q("flowvar.value", self.name) end
+    function own.set(self, value, length) return q("flowvar.set", self.name, value, length) end
     return {
         register = function(name) q("flowvar.register", name) end,
         get = function(name) return setmetatable({ name = name }, class) end,
@@ -137,11 +137,11 @@ function libs.flowvar()
 end
 
 function libs.flowint()
-    local class = methods("flowint", "")
-    function class.value(self) return q("flowint.value", self.name) end
-    function class.set(self, value) return q("flowint.set", self.name, value) end
-    function class.incr(self) return q("flowint.add", self.name, 1) end
-    function class.decr(self) return q("flowint.add", self.name, -1) end
+    local class, own = methods("flowint", "")
+    function own.value(self) return q("flowint.value", self.name) end
+    function own.set(self, value) return q("flowint.set", self.name, value) end
+    function own.incr(self) return q("flowint.add", self.name, 1) end
+    function own.decr(self) return q("flowint.add", self.name, -1) end
     return {
         register = function(name) q("flowint.register", name) end,
         get = function(name)
@@ -152,8 +152,8 @@ function libs.flowint()
 end
 
 function libs.bytevar()
-    local class = methods("bytevar", "")
-    function class.value(self) return q("bytevar.value", self.name) end
+    local class, own = methods("bytevar", "")
+    function own.value(self) return q("bytevar.value", self.name) end
     return {
         map = function(_, name) q("bytevar.map", name) end,
         get = function(name) return setmetatable({ name = name }, class) end,
@@ -163,12 +163,12 @@ end
 function libs.hashlib()
     local lib = {}
     for name in gmatch("md5 sha1 sha256", "%S+") do
-        local class = {}
-        class.__index = class
+        local own = {}
+        local class = { __index = own }
         -- Parts wait for the end: what they take counts as the script's memory.
-        function class.update(self, bytes) self[#self + 1] = bytes end
-        function class.finalize(self) return q("hash." .. name, concat(self)) end
-        function class.finalize_to_hex(self) return q("hash." .. name .. ".hex", concat(self)) end
+        function own.update(self, bytes) self[#self + 1] = bytes end
+        function own.finalize(self) return q("hash." .. name, concat(self)) end
+        function own.finalize_to_hex(self) return q("hash." .. name .. ".hex", concat(self)) end
         lib[name] = function() return setmetatable({}, class) end
         lib[name .. "_digest"] = function(bytes) return q("hash." .. name, bytes) end
         local hex = function(bytes) return q("hash." .. name .. ".hex", bytes) end

@@ -132,6 +132,108 @@ alert udp any any -> any any (msg:\"m\"; lua:fine.lua; sid:5;)
     assert_eq!(sids, [2, 2, 3, 3, 4, 4, 5, 5]);
 }
 
+/// No metatable is within reach: with one, `__gc` runs where no instruction is counted, and `__close` goes on behind an error.
+#[test]
+fn a_script_reaches_no_metatable() {
+    let rules = "\
+alert udp any any -> any any (msg:\"m\"; lua:methods.lua; sid:1;)
+alert udp any any -> any any (msg:\"m\"; lua:closes.lua; sid:2;)
+alert udp any any -> any any (msg:\"m\"; lua:made.lua; sid:3;)
+";
+    let scripts = [
+        (
+            "methods.lua",
+            "local packet = require('suricata.packet')
+            function init() return {} end
+            function match()
+                local p = packet.get()
+                return p:sp() and not p.__index and not p.__gc and not ('').__index and 1 or 0
+            end",
+        ),
+        (
+            "closes.lua",
+            "local hash = require('suricata.hashlib')
+            function init() return {} end
+            function match()
+                local h = hash.md5()
+                h.__index.__close = function() while true do end end
+                local x <close> = hash.md5()
+                return 1
+            end",
+        ),
+        (
+            "made.lua",
+            "local var = require('suricata.flowvar')
+            local number = require('suricata.bytevar')
+            local hash = require('suricata.hashlib')
+            function init() return {} end
+            function match()
+                local all = { var.get('a'), number.get('b'), hash.md5(), hash.sha1(), hash.sha256() }
+                for _, one in ipairs(all) do if one.__index then return 0 end end
+                return #all == 5 and hash.md5():finalize_to_hex() == 'd41d8cd98f00b204e9800998ecf8427e' and 1 or 0
+            end",
+        ),
+    ];
+    let left = sense(&how(rules, &scripts));
+    let mut sids = left.sids();
+    sids.sort_unstable();
+    assert_eq!(sids, [1, 1, 3, 3], "{}", left.text);
+    // An error as any other: the method table is not there to be changed.
+    assert_eq!(failures(&left), [2, 0, 0, 0]);
+}
+
+/// Loops within the interpreter's own functions count no instructions: none of them may be long without memory to show for it.
+#[test]
+fn functions_that_loop_within_are_bounded() {
+    let rules = "\
+alert udp any any -> any any (msg:\"m\"; lua:empty.lua; sid:1;)
+alert udp any any -> any any (msg:\"m\"; lua:moves.lua; sid:2;)
+alert udp any any -> any any (msg:\"m\"; lua:usual.lua; sid:3;)
+alert udp any any -> any any (msg:\"m\"; lua:strings.lua; sid:4;)
+alert udp any any -> any any (msg:\"m\"; lua:wrong.lua; sid:5;)
+";
+    let scripts = [
+        (
+            "empty.lua",
+            "function init() return {} end
+            function match() return string.rep('', 1 << 62) == '' and ('').rep('', 1 << 62, '') == '' and 1 or 0 end",
+        ),
+        (
+            "moves.lua",
+            "function init() return {} end
+            function match() table.move({}, 1, 1 << 62, 1, {}) return 1 end",
+        ),
+        (
+            "strings.lua",
+            "function init() return {} end
+            function match() table.move('x', 1, '4611686018427387904', 1, {}) return 1 end",
+        ),
+        (
+            "wrong.lua",
+            "function init() return {} end
+            function match() table.move({}, 1, 'x', 1) return 1 end",
+        ),
+        (
+            "usual.lua",
+            "function init() return {} end
+            function match()
+                local text = string.rep('ab', 3) .. ('x'):rep(2, '-') .. string.rep(7, '2') .. string.rep('', 3, ',')
+                local up = table.move({ 1, 2, 3 }, 1, 3, 2)
+                local down = table.move({ 1, 2, 3 }, 2, 3, 1)
+                local into = { 9 }
+                local same = table.move({ 1, 2 }, 1, 2, 2, into) == into
+                local list = table.concat(up, ',') .. ';' .. table.concat(down, ',') .. ';' .. table.concat(into, ',')
+                return same and text == 'abababx-x77,,' and list == '1,1,2,3;2,3,3;9,1,2' and 1 or 0
+            end",
+        ),
+    ];
+    let left = sense(&how(rules, &scripts));
+    let mut sids = left.sids();
+    sids.sort_unstable();
+    assert_eq!(sids, [1, 1, 3, 3], "{}", left.text);
+    assert_eq!(failures(&left), [6, 0, 4, 0]);
+}
+
 #[test]
 fn a_script_sees_what_is_inspected() {
     let rules = "\
