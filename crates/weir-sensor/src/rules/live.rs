@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::base64;
 
@@ -34,8 +34,8 @@ pub struct LiveSet {
     /// A rule changes it.
     changes: AtomicBool,
     memcap: u64,
-    /// Where it is written when the run is over.
-    save: Option<PathBuf>,
+    /// Where it is written when the run is over; the first rule that says so decides.
+    save: OnceLock<PathBuf>,
     content: Mutex<Content>,
 }
 
@@ -72,7 +72,7 @@ impl LiveSet {
             base,
             changes: AtomicBool::new(false),
             memcap,
-            save,
+            save: save.map_or_else(OnceLock::new, OnceLock::from),
             content: Mutex::new(Content {
                 bytes,
                 ..Content::default()
@@ -93,6 +93,16 @@ impl LiveSet {
     /// What was in it at first.
     pub(crate) fn base(&self) -> &Arc<Members> {
         &self.base
+    }
+
+    /// Bytes that it may take.
+    pub(crate) fn memcap(&self) -> u64 {
+        self.memcap
+    }
+
+    /// Has it written to a file when the run is over, unless it is written to another already; returns the one that it is written to.
+    pub(crate) fn save_to(&self, path: PathBuf) -> &Path {
+        self.save.get_or_init(|| path)
     }
 
     /// Whether it is too large for its cap already.
@@ -167,7 +177,7 @@ impl LiveSet {
 
     /// Writes all members, one a line, sorted, if the set is to be kept.
     fn write(&self) -> io::Result<()> {
-        let Some(path) = &self.save else {
+        let Some(path) = self.save.get() else {
             return Ok(());
         };
         let mut lines: Vec<Vec<u8>> = {
@@ -177,7 +187,9 @@ impl LiveSet {
             all.map(|member| line(&self.kind, member)).collect()
         };
         lines.sort();
-        let part = path.with_extension("part");
+        // Behind the whole name: `a.lst` and `a.part` may both be files of sets.
+        let mut part = path.clone();
+        part.as_mut_os_string().push(".part");
         let mut out = io::BufWriter::new(fs::File::create(&part)?);
         for line in lines {
             out.write_all(&line)?;
@@ -237,7 +249,7 @@ impl LiveSets {
         let sets: Vec<Arc<LiveSet>> = self.lock().values().cloned().collect();
         let failed = |set: Arc<LiveSet>| {
             let error = set.write().err()?;
-            Some((set.save.clone()?, error))
+            Some((set.save.get()?.clone(), error))
         };
         sets.into_iter().filter_map(failed).collect()
     }
@@ -290,6 +302,24 @@ mod tests {
         assert!(!set.add(b"d") && !set.has(b"d"));
         assert_eq!(set.full(), 1);
         assert!(set.remove(b"c") && set.add(b"d"));
+    }
+
+    #[test]
+    fn files_of_sets_do_not_replace_each_other() {
+        let folder = std::env::temp_dir().join(format!("weir-live-sets-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a temporary folder");
+        let sets = LiveSets::default();
+        let files = ["a.part", "a.lst", "a"];
+        for (name, file) in ["x", "y", "z"].into_iter().zip(files) {
+            let save = Some(folder.join(file));
+            let set = LiveSet::new(name, "string", Arc::default(), MEMCAP, save);
+            set.add(name.as_bytes());
+            sets.keep(&Arc::new(set));
+        }
+        assert!(sets.write().is_empty());
+        let read = files.map(|file| fs::read_to_string(folder.join(file)).unwrap_or_default());
+        let _ = fs::remove_dir_all(&folder);
+        assert_eq!(read, ["eA==\n", "eQ==\n", "eg==\n"]);
     }
 
     #[test]

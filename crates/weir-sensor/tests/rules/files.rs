@@ -301,3 +301,41 @@ fn long_files_are_read_as_short_ones() {
         assert_eq!((pieces.disabled, pieces.files), (whole.disabled, 1));
     }
 }
+
+#[test]
+fn what_a_second_rule_says_of_a_set_and_has_no_effect_is_noted() {
+    let folder = std::env::temp_dir().join(format!("weir-set-notes-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    std::fs::write(folder.join("names"), "YQ==\n").expect("written");
+    let settings = LoadSettings {
+        datasets: Some(folder.clone()),
+        set_files: SetFiles {
+            folder: Some(folder.clone()),
+            ..SetFiles::default()
+        },
+        ..LoadSettings::default()
+    };
+    let rule = |n: u32, what: &str| {
+        format!("alert dns any any -> any any (dns.query; dataset:{what}; sid:{n};)\n")
+    };
+    let text = rule(1, "isset,n,type string,load names")
+        + &rule(2, "set,n,type string,load names,save a.lst")
+        + &rule(3, "unset,n,save a.lst,memcap 100mb")
+        + &rule(4, "set,n,save b.lst")
+        + &rule(5, "isset,n,type string,load names,memcap 1mb");
+    let loaded = loaded_with(&settings, &text);
+    let _ = std::fs::remove_dir_all(&folder);
+    assert_eq!(loaded.refused, []);
+    let notes: Vec<_> = (loaded.notes.iter())
+        .map(|n| (n.sid, n.text.clone()))
+        .collect();
+    let [a, b] = ["a.lst", "b.lst"].map(|name| folder.join(name).display().to_string());
+    let expected = [
+        (4, format!("the set is written to {a}, not to {b}")),
+        (
+            5,
+            "`memcap`: the set has 104857600 bytes already".to_owned(),
+        ),
+    ];
+    assert_eq!(notes, expected);
+}

@@ -81,6 +81,7 @@ fn names(rules: &str, set: &[String], workers: usize) -> super::bed::Left {
         );
     }
     let mut how = How::rules(rules).workers(workers);
+    how.beside = vec![("empty", "")];
     how.settings.extend(set.iter().cloned());
     sense_tape(&tape, &how)
 }
@@ -135,6 +136,25 @@ alert http any any -> any any (msg:\"m\"; http.host; dataset:isset,never; sid:7;
             left.text,
             "{workers} workers"
         );
+    }
+}
+
+/// A rule that only asks may come before the one that changes the set, with the same file; what the set is saved to is said once.
+#[test]
+fn rules_with_one_name_and_file_share_the_set() {
+    let folder = super::bed::Folder::new();
+    let data = format!("default-data-dir={}", folder.0.display());
+    let rules = "alert http any any -> any any (msg:\"m\"; http.host; dataset:isset,seen,type string,load empty; sid:1;)\n\
+        alert http any any -> any any (msg:\"m\"; http.host; dataset:set,seen,type string,load empty,save out.lst; sid:2;)\n\
+        alert http any any -> any any (msg:\"m\"; http.host; dataset:isnotset,seen,type string,load empty,save other.lst,memcap 3mb; sid:3;)\n";
+    for workers in [1, 4] {
+        let _ = std::fs::remove_file(folder.0.join("out.lst"));
+        let left = names(rules, std::slice::from_ref(&data), workers);
+        let expected = [(1, 2), (2, 3)];
+        assert_eq!(counts(&left.of("alert")), expected, "{}", left.text);
+        let kept = std::fs::read_to_string(folder.0.join("out.lst")).expect("written");
+        assert_eq!(kept.lines().count(), 3);
+        assert!(!folder.0.join("other.lst").exists());
     }
 }
 

@@ -162,6 +162,7 @@ fn set<'a>(
                 let reason = format!("the set `{name}` is one of type {}", live.kind());
                 return Err(kind.fail(Kind::Conflict, reason));
             }
+            agreed(draft, &live, path, memcap);
             (live, said)
         }
         None => {
@@ -192,15 +193,27 @@ fn set<'a>(
                     (Members::new(), None)
                 }
             };
-            let memcap = memcap.unwrap_or(context.settings.set_memory);
-            let live = LiveSet::new(&key, &kind.lossy(), Arc::new(members), memcap, path);
-            if live.is_too_large() {
-                let reason = format!("the set `{name}` is larger than its memcap");
-                return Err(value.fail(Kind::Value, reason));
+            // Rules that name the same members share the set, so that all see what one of them changes.
+            let same = context.sets.get(&key).filter(|(live, before)| {
+                kind.is(live.kind()) && **live.base() == members && *before == said
+            });
+            match same.cloned() {
+                Some((live, said)) => {
+                    agreed(draft, &live, path, memcap);
+                    (live, said)
+                }
+                None => {
+                    let memcap = memcap.unwrap_or(context.settings.set_memory);
+                    let live = LiveSet::new(&key, &kind.lossy(), Arc::new(members), memcap, path);
+                    if live.is_too_large() {
+                        let reason = format!("the set `{name}` is larger than its memcap");
+                        return Err(value.fail(Kind::Value, reason));
+                    }
+                    let live = Arc::new(live);
+                    context.sets.insert(key, (Arc::clone(&live), said.clone()));
+                    (live, said)
+                }
             }
-            let live = Arc::new(live);
-            context.sets.insert(key, (Arc::clone(&live), said.clone()));
-            (live, said)
         }
     };
     if matches!(test, SetTest::Add | SetTest::Remove) {
@@ -220,6 +233,22 @@ fn set<'a>(
         live: Arc::clone(&live),
         said,
     })
+}
+
+/// What a rule says of a set that is there already: where it is written, if nobody has said so; else a note of what has no effect.
+fn agreed(draft: &mut Draft<'_>, live: &LiveSet, path: Option<PathBuf>, memcap: Option<u64>) {
+    if let Some(path) = path {
+        let written = live.save_to(path.clone());
+        if written != path {
+            let (path, written) = (path.display(), written.display());
+            let note = format!("the set is written to {written}, not to {path}");
+            draft.notes.push(note);
+        }
+    }
+    if memcap.is_some_and(|memcap| memcap != live.memcap()) {
+        let note = format!("`memcap`: the set has {} bytes already", live.memcap());
+        draft.notes.push(note);
+    }
 }
 
 /// How a file in JSON holds a set.
