@@ -78,7 +78,7 @@ pub(super) fn of(packet: &Packet<'_>, vlans: bool) -> Option<(Key, bool)> {
                 vlans,
             ));
         }
-        // Each direction of ESP has an index of its own, which its receiver chose.
+        // Each direction of ESP has an SPI of its own, which its receiver chose.
         Transport::None if ip.protocol == 50 => {
             let header = packet.data.get(ip.header.end..);
             let header = header.and_then(|h| h.first_chunk().copied());
