@@ -187,9 +187,10 @@ impl LiveSet {
             all.map(|member| line(&self.kind, member)).collect()
         };
         lines.sort();
-        // Behind the whole name: `a.lst` and `a.part` may both be files of sets.
+        // Named by the process: no rule can have named a set's file so.
         let mut part = path.clone();
-        part.as_mut_os_string().push(".part");
+        let suffix = format!(".part-{}", std::process::id());
+        part.as_mut_os_string().push(suffix);
         let mut out = io::BufWriter::new(fs::File::create(&part)?);
         for line in lines {
             out.write_all(&line)?;
