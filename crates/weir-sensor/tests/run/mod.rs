@@ -24,6 +24,8 @@ mod magic;
 mod mail;
 mod mqtt;
 mod names;
+#[cfg(not(feature = "lua"))]
+mod no_lua;
 mod numbers;
 mod pass;
 mod prevention;
