@@ -59,9 +59,9 @@ pub(crate) fn target(args: &ReachArgs) -> Result<Option<Target>, Failure> {
             None => None,
         },
     };
+    let has_files = args.cert.is_some() || args.key.is_some() || args.ca.is_some();
     let Some(agent) = agent else {
-        let is_lonely = args.cert.is_some() || args.key.is_some() || args.ca.is_some();
-        return match is_lonely {
+        return match has_files {
             true => Err(Failure::usage(
                 "--cert, --key and --ca are for an agent: name it with --agent https://HOST:PORT",
             )),
@@ -69,6 +69,11 @@ pub(crate) fn target(args: &ReachArgs) -> Result<Option<Target>, Failure> {
         };
     };
     if agent.starts_with('/') {
+        if has_files {
+            return Err(Failure::usage(format!(
+                "--cert, --key and --ca are for TLS, and {agent} is a socket: leave them out, or name https://HOST:PORT"
+            )));
+        }
         return Ok(Some(Target::Socket(agent.into())));
     }
     let given = path(FILE);
@@ -252,6 +257,12 @@ mod tests {
             agent: Some(agent.to_owned()),
             ..ReachArgs::default()
         };
+        let useless = ReachArgs {
+            ca: Some("/ca.pem".into()),
+            ..of("/run/a.sock")
+        };
+        let error = target(&useless).expect_err("a socket has no TLS");
+        assert!(error.to_string().contains("is a socket"), "{error}");
         assert!(matches!(
             target(&of("/run/a.sock")),
             Ok(Some(Target::Socket(_)))
