@@ -534,6 +534,13 @@ mod tests {
         let listener = UnixListener::bind(&path).expect("a free path");
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
+            // A response in front of its request is an error of the protocol.
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).expect("a request");
+                request.extend(byte);
+            }
             let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
             stream.write_all(head).expect("sent");
             // Until the client gives up.
