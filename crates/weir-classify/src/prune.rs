@@ -314,54 +314,74 @@ fn most_used(set: &RuleSet<'_>, n: usize) -> Vec<u8> {
     halves
 }
 
-/// Bitmaps of one piece.
+/// Bitmaps of one piece. Values between two bounds of rules have the same one, and it is kept once: most sets know few values of most pieces.
 struct Piece {
     half: u8,
     words: usize,
+    /// The first value of each run of equal bitmaps, ascending; the first is 0.
+    starts: Vec<u16>,
+    /// A bitmap for each of `starts`.
     bits: Vec<u64>,
 }
 
 impl Piece {
     fn new(set: &RuleSet<'_>, drafts: &[Draft], half: u8) -> Piece {
         let words = bitmap_words(drafts.len());
-        let mut bits = vec![0; VALUES * words];
         let mut everywhere = vec![0u64; words];
         let mut done: HashSet<Limit> = HashSet::new();
+        // Values that a table holds rules for.
+        let mut held: Vec<(usize, u16, u16)> = Vec::new();
         for (table, draft) in drafts.iter().enumerate() {
-            let (word, bit) = (table / 64, 1u64 << (table % 64));
             done.clear();
             for &rule in draft.buckets.iter().flat_map(|(_, rules)| rules) {
                 let limit = limit(set, rule, half);
                 if limit == Limit::None {
-                    everywhere[word] |= bit;
+                    everywhere[table / 64] |= 1 << (table % 64);
                     break;
                 }
                 done.insert(limit);
             }
-            if everywhere[word] & bit != 0 {
+            if everywhere[table / 64] & 1 << (table % 64) != 0 {
                 continue;
             }
-            // Joined first: many wide ranges would otherwise write the same values again and again.
+            // Joined: many wide ranges would otherwise write the same values again and again.
             let mut runs = Vec::new();
             done.iter()
                 .for_each(|limit| limit.runs(|lo, hi| runs.push((lo, hi))));
             runs.sort_unstable();
             let mut next = 0;
             for (lo, hi) in runs {
-                for value in usize::from(lo).max(next)..=usize::from(hi) {
-                    bits[value * words + word] |= bit;
+                let (lo, hi) = (usize::from(lo).max(next), usize::from(hi));
+                if lo <= hi {
+                    held.push((table, lo as u16, hi as u16));
+                    next = hi + 1;
                 }
-                next = next.max(usize::from(hi) + 1);
             }
         }
-        for row in bits.chunks_exact_mut(words) {
-            row.iter_mut().zip(&everywhere).for_each(|(r, e)| *r |= e);
+        let ends = held.iter().filter_map(|&(_, _, hi)| hi.checked_add(1));
+        let mut starts: Vec<u16> = held.iter().map(|&(_, lo, _)| lo).chain(ends).collect();
+        starts.push(0);
+        starts.sort_unstable();
+        starts.dedup();
+        let mut bits = everywhere.repeat(starts.len());
+        for (table, lo, hi) in held {
+            let first = starts.partition_point(|&start| start < lo);
+            let runs = starts[first..].iter().take_while(|&&start| start <= hi);
+            for run in (first..).zip(runs).map(|(run, _)| run) {
+                bits[run * words + table / 64] |= 1 << (table % 64);
+            }
         }
-        Piece { half, words, bits }
+        Piece {
+            half,
+            words,
+            starts,
+            bits,
+        }
     }
 
     fn bitmap(&self, value: u16) -> &[u64] {
-        &self.bits[usize::from(value) * self.words..][..self.words]
+        let run = self.starts.partition_point(|&start| start <= value) - 1;
+        &self.bits[run * self.words..][..self.words]
     }
 
     /// Adds the piece to the plan, equal bitmaps once. `false` if there is no room.
@@ -370,13 +390,17 @@ impl Piece {
         let mut known: HashMap<&[u64], u16> = HashMap::new();
         let mut rows = Vec::new();
         let mut dim = vec![DimRows::default(); VALUES / 32];
-        for (value, bitmap) in self.bits.chunks_exact(self.words).enumerate() {
+        let ends = self.starts.iter().skip(1).map(|&end| usize::from(end));
+        let runs = self.starts.iter().zip(ends.chain([VALUES]));
+        for ((&first, end), bitmap) in runs.zip(self.bits.chunks_exact(self.words)) {
             let next = known.len();
             let row = *known.entry(bitmap).or_insert_with(|| {
                 rows.extend_from_slice(bitmap);
                 next as u16
             });
-            dim[value / 32].row[value % 32] = row;
+            for value in usize::from(first)..end {
+                dim[value / 32].row[value % 32] = row;
+            }
         }
         if start + rows.len() > MAX_ROWS {
             return false;
