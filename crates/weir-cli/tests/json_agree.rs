@@ -14,7 +14,7 @@ use weir_packet::build::Frame;
 /// Captures taken from each folder of the shared data when the run is not a long one.
 const SAMPLE: usize = 12;
 /// Captures that a policy meets when the run is not a long one. They are dealt in turn, so that each capture meets several policies.
-const DEALT: usize = 3;
+const DEALT: usize = 1;
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")

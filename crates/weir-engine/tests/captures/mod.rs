@@ -8,6 +8,9 @@ use weir_packet::pcap::{Capture, CaptureError};
 
 use crate::common::Sample;
 
+/// One in so many captures meets a policy unless `WEIR_LONG=1`.
+const DEALT: usize = 4;
+
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// All captures.
@@ -27,6 +30,15 @@ pub(crate) fn examples() -> Vec<PathBuf> {
     policies.retain(|p| p.extension().is_some_and(|e| e == "weir"));
     assert!(!policies.is_empty(), "examples/ holds policies");
     policies
+}
+
+/// Packets that a policy meets, by capture: all in the long form (`WEIR_LONG=1`), else one capture in [`DEALT`]. The policy's number says where
+/// it begins, so that every capture meets a share of the policies.
+pub(crate) fn dealt(all: &[Vec<Sample>], policy: usize) -> impl Iterator<Item = &[Sample]> {
+    let long = std::env::var_os("WEIR_LONG").is_some();
+    let step = if long { 1 } else { DEALT };
+    let begin = policy % step;
+    all.iter().skip(begin).step_by(step).map(Vec::as_slice)
 }
 
 /// The packets of a capture as Ethernet frames, up to where it can be read, as they come in by port 1; `None` for files of which none can be made.
