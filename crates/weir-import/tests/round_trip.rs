@@ -24,6 +24,8 @@ icmp6-type in { 1-4 } accept
 ip-len > 1400 udp drop
 ip6-daddr 2001:db8:20::/64 udp-dport != 53 drop
 ! ip-ttl 64-255 ip-saddr 192.168.10.0/24 drop
+net-proto in { ip4, ip6 } ip-res drop
+net-proto in { ip4, ip6 } ip6-traffic-class 4 udp drop
 ";
 
 /// With rules that nftables has no words for.

@@ -79,6 +79,9 @@ impl Term {
     }
 }
 
+/// Either family.
+const BOTH: &str = "meta protocol { ip, ip6 }";
+
 /// The lines of one rule; none if it can match no packet.
 ///
 /// # Errors
@@ -98,7 +101,9 @@ pub(super) fn statement(rule: &Rule, what: &str) -> Result<Vec<String>, Inexpres
         for term in terms(one, l4, rule.requires)? {
             match term {
                 Term::Never => return Ok(Vec::new()),
-                Term::All(texts) => matches.extend(texts),
+                Term::All(texts) => {
+                    matches.extend(texts.into_iter().map(|text| known(rule.requires, text)))
+                }
                 Term::Any {
                     alternatives,
                     wanted,
@@ -122,6 +127,7 @@ pub(super) fn statement(rule: &Rule, what: &str) -> Result<Vec<String>, Inexpres
     if bit > 1 {
         lines.insert(0, "meta mark set 0".to_owned());
     }
+    matches.retain(|text| !text.is_empty());
     lines.push(
         format!("{} {what}", matches.join(" "))
             .trim_start()
@@ -139,6 +145,30 @@ fn has_l4(requires: Classes) -> bool {
         Classes::PORTS,
     ];
     l4.into_iter().any(|class| requires.contains(class))
+}
+
+/// The family that header classes leave, as a condition.
+fn family_of(requires: Classes) -> Option<&'static str> {
+    let has = |class| requires.contains(class);
+    if has(Classes::IP4) || has(Classes::ICMP) {
+        Some("meta protocol ip")
+    } else if has(Classes::IP6) || has(Classes::ICMP6) || has(Classes::IP6_FRAG) {
+        Some("meta protocol ip6")
+    } else if has(Classes::TCP) || has(Classes::UDP) || has(Classes::PORTS) {
+        Some(BOTH)
+    } else {
+        None
+    }
+}
+
+/// A condition without the set of both families where one of them is asked for already: nft takes the last member of the set for the family
+/// of the line, and refuses headers of the other.
+fn known(requires: Classes, text: String) -> String {
+    let one = family_of(requires).is_some_and(|family| family != BOTH);
+    match text.strip_prefix(BOTH) {
+        Some(rest) if one => rest.trim_start().to_owned(),
+        _ => text,
+    }
 }
 
 /// nft refuses a line that asks for two families.
@@ -165,13 +195,7 @@ fn classes(requires: Classes) -> Vec<String> {
         (Classes::ICMP, Header::Icmp),
         (Classes::ICMP6, Header::Icmp6),
     ];
-    let family = if has(Classes::IP4) || has(Classes::ICMP) {
-        "meta protocol ip"
-    } else if has(Classes::IP6) || has(Classes::ICMP6) || has(Classes::IP6_FRAG) {
-        "meta protocol ip6"
-    } else if has(Classes::TCP) || has(Classes::UDP) || has(Classes::PORTS) {
-        "meta protocol { ip, ip6 }"
-    } else {
+    let Some(family) = family_of(requires) else {
         return out;
     };
     out.push(family.to_owned());
@@ -294,7 +318,7 @@ fn l4_proto(one: &Match, requires: Classes) -> Result<Vec<Term>, Inexpressible> 
             }]);
         }
         _ if one.negated => return Ok(vec![Term::one("meta protocol != { ip, ip6 }")]),
-        _ => return Ok(vec![Term::one("meta protocol { ip, ip6 }")]),
+        _ => return Ok(vec![Term::one(BOTH)]),
     };
     // nft refuses a second protocol in a line.
     if let Some((_, number)) = known {
@@ -303,7 +327,7 @@ fn l4_proto(one: &Match, requires: Classes) -> Result<Vec<Term>, Inexpressible> 
     }
     let mut terms = Vec::new();
     if !says_family {
-        terms.push(Term::one("meta protocol { ip, ip6 }"));
+        terms.push(Term::one(BOTH));
     }
     terms.push(membership("meta l4proto", set, one.negated, 255, decimal));
     Ok(terms)
@@ -416,7 +440,7 @@ fn choice(values: &[u128]) -> String {
 
 fn family(wanted: impl Fn(u128) -> bool) -> Term {
     match (wanted(4), wanted(6)) {
-        (true, true) => Term::one("meta protocol { ip, ip6 }"),
+        (true, true) => Term::one(BOTH),
         (true, false) => Term::one("meta protocol ip"),
         (false, true) => Term::one("meta protocol ip6"),
         (false, false) => Term::Never,
