@@ -52,9 +52,7 @@ fn generated_policies_do_the_same_to_generated_packets_in_every_engine() {
     let cases = cases(400);
     let engines = engines();
     let coverage = packets(TestRunner::new(config(cases, file!())), &engines);
-    eprintln!(
-        "{cases} policies x {PACKETS} packets: reference and {engines:?} agree\n{coverage}"
-    );
+    eprintln!("{cases} policies x {PACKETS} packets: reference and {engines:?} agree\n{coverage}");
 }
 
 #[test]

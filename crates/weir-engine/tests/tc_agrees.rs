@@ -28,10 +28,7 @@ fn ports() -> Vec<Port> {
 fn captures_through_every_example() {
     let engines = tc_engines();
     let captures = captures();
-    let mut samples: Vec<Vec<Sample>> = captures
-        .iter()
-        .filter_map(|path| ethernet(path))
-        .collect();
+    let mut samples: Vec<Vec<Sample>> = captures.iter().filter_map(|path| ethernet(path)).collect();
     let frames = |of: &[Vec<Sample>]| of.iter().map(Vec::len).sum::<usize>();
     let all = frames(&samples);
     for capture in &mut samples {
