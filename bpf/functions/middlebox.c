@@ -41,6 +41,7 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "marks.h"
 #include "vlan.h"
 #include "rewrite.h"
+#include "ttl.h"
 #include "dynset.h"
 #include "l4_check.h"
 #include "open.h"
@@ -279,7 +280,7 @@ static __always_inline int process(struct walk *w, __u32 *why)
 	else if (weir_features & (WEIR_F_MAPPING | WEIR_F_EXPECT) && lets_in(s))
 		match_mapping_rules(w);
 	if (s->overflow) {
-		reason = WEIR_R_match_overflow;
+		reason = s->overflow;
 		goto drop;
 	}
 	if (weir_features & WEIR_F_STATE && s->n_open && (s->accept || !s->drop))

@@ -169,6 +169,7 @@ struct weir_dim {
 #define WEIR_RULE_HELPER_TFTP	(1 << 10)	/* its connections are read by the helper of TFTP */
 #define WEIR_RULE_ANSWER	(1 << 11)	/* with WEIR_RULE_RATE: always drops, and answers as drop_param says: WEIR_ANSWER_* */
 #define WEIR_RULE_QUOTA		(1 << 12)	/* with WEIR_RULE_RATE: the word counts bytes, and drop_param is how many pass */
+#define WEIR_RULE_TTL		(1 << 13)	/* decrements the TTL or hop limit */
 #define WEIR_RULE_METER		(1 << 15)	/* with WEIR_RULE_RATE: counts addresses apart, as WEIR_METER_* in timeout_ns say */
 #define WEIR_RULE_REQUIRES	16	/* from this bit on: header classes */
 
@@ -268,6 +269,7 @@ enum weir_op_kind {
 	WEIR_O_META = 10,	/* bits of u.word of what `base` names: WEIR_META_* */
 	WEIR_O_VLAN_PUSH = 11,	/* a tag with the TCI `off` */
 	WEIR_O_VLAN_POP = 12,	/* the outermost tag */
+	WEIR_O_TTL = 13,	/* TTL or hop limit less 1 */
 	WEIR_O_SET_ADD = 20,	/* an address (base: enum weir_address) into set `off`, for u.timeout_ns */
 	WEIR_O_SET_DELETE = 21,	/* out of it */
 };
@@ -855,6 +857,7 @@ struct weir_filter_blocks {
 #define WEIR_F_REJECT		(1 << 16)	/* packets that are dropped are answered */
 #define WEIR_F_META		(1 << 17)	/* marks or priorities are tested or set */
 #define WEIR_F_VLAN		(1 << 18)	/* VLAN tags are put on or taken off */
+#define WEIR_F_TTL		(1 << 19)	/* TTL or hop limit is decremented */
 #define WEIR_F_METER		(1 << 20)	/* limits count addresses apart */
 #define WEIR_F_SETS		(1 << 21)	/* packets fill sets, or are looked up in them */
 #define WEIR_F_LOG_LIMIT	(1 << 22)	/* log lines have limits */

@@ -320,6 +320,7 @@ static __always_inline int remember_answer(struct scratch *s, struct weir_rule *
 }
 
 static __always_inline int above_meter(struct scratch *s, struct weir_rule *rule);
+static void find_expired(struct scratch *s, __u32 index);
 
 /* Adds a packet to the bytes of its rule. */
 static __always_inline int above_quota(struct scratch *s, struct weir_rule *rule)
@@ -404,13 +405,15 @@ static __always_inline void matched(struct scratch *s, struct weir_rule *rule, _
 		__u32 n = s->n_hits;
 
 		if (n >= WEIR_HITS) {
-			s->overflow = 1;
+			s->overflow = WEIR_R_match_overflow;
 			return;
 		}
 		opaque(n);
 		n &= WEIR_HITS - 1;
 		s->hits[n] = (__u64)rule->id << 32 | index;
 		s->n_hits = n + 1;
+		if (weir_features & WEIR_F_TTL && rule->flags & WEIR_RULE_TTL)
+			find_expired(s, index);
 	}
 }
 

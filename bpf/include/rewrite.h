@@ -596,6 +596,7 @@ static __always_inline void finish_options(struct walk *w)
 /* ---- all rules ---- */
 
 static __always_inline void choose(struct walk *w, struct weir_op *op);
+static void change_other(struct walk *w, struct weir_op *op);
 
 /* GCRA, as above_rate(), of a line of a log. Not inlined: it stands in a callback that all policies have. */
 static __noinline int is_logged_enough(struct walk *w, struct weir_op *op)
@@ -680,8 +681,9 @@ static long apply_op(__u32 i, void *arg)
 		break;
 	case WEIR_O_VLAN_PUSH:
 	case WEIR_O_VLAN_POP:
-		if (weir_features & WEIR_F_VLAN)
-			change_tags(w, op);
+	case WEIR_O_TTL:
+		if (weir_features & (WEIR_F_VLAN | WEIR_F_TTL))
+			change_other(w, op);
 		break;
 	case WEIR_O_META:
 		if (weir_features & WEIR_F_META)

@@ -69,7 +69,7 @@ struct scratch {
 	__u32 accept;
 	__u32 accept_icmp;	/* by a rule that names the ICMP type */
 	__u32 verdict;
-	__u32 overflow;
+	__u32 overflow;		/* reason to drop that matching found: match_overflow, ttl_expired */
 	__u32 n_hits;
 	__u32 answer, answer_rule, answer_slot;	/* of the first such rule: WEIR_ANSWER_*, its id and slot */
 	__u32 run_first, run_count, run_listed;

@@ -212,6 +212,7 @@ pub mod rule_flag {
     pub const HELPER_TFTP: u32 = 1 << 10;
     pub const ANSWER: u32 = 1 << 11;
     pub const QUOTA: u32 = 1 << 12;
+    pub const TTL: u32 = 1 << 13;
     pub const METER: u32 = 1 << 15;
     /// Not a flag: number of the first bit of the header classes.
     pub const REQUIRES: u32 = 16;
@@ -379,6 +380,7 @@ pub mod op_kind {
     pub const META: u8 = 10;
     pub const VLAN_PUSH: u8 = 11;
     pub const VLAN_POP: u8 = 12;
+    pub const TTL: u8 = 13;
     pub const SET_ADD: u8 = 20;
     pub const SET_DELETE: u8 = 21;
 }
@@ -1112,6 +1114,7 @@ pub mod feature {
     pub const REJECT: u32 = 1 << 16;
     pub const META: u32 = 1 << 17;
     pub const VLAN: u32 = 1 << 18;
+    pub const TTL: u32 = 1 << 19;
     pub const METER: u32 = 1 << 20;
     pub const SETS: u32 = 1 << 21;
     pub const LOG_LIMIT: u32 = 1 << 22;

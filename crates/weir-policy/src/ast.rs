@@ -280,6 +280,8 @@ pub enum Action {
     },
     /// `vlan pop`
     PopTag,
+    /// `ttl dec`
+    DecrementTtl,
     /// `add OPT [VALUE]`
     Add(FieldRef, Option<Span>),
     /// `strip [!] OPT`; true: with `!`

@@ -247,6 +247,7 @@ fn action(target: &Target, classes: Classes) -> String {
             }
         }
         Target::PopTag => "loses its outermost VLAN tag".to_owned(),
+        Target::DecrementTtl => "has its TTL or hop limit decremented".to_owned(),
         Target::SetMeta {
             field,
             value,

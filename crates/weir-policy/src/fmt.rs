@@ -398,6 +398,7 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
             }
         }
         Action::PopTag => out.push_str("vlan pop"),
+        Action::DecrementTtl => out.push_str("ttl dec"),
         Action::SetMeta(reference, value) => {
             field_text(text, reference, out);
             out.push_str(" set ");

@@ -425,7 +425,7 @@ fn hash_of(rule: &Rule) -> u64 {
             Target::Shuffle { field } => field.hash(&mut hasher),
             Target::ChangeSet(change) => change.hash(&mut hasher),
             Target::PushTag { tci } => tci.hash(&mut hasher),
-            Target::Drop(_) | Target::Accept | Target::PopTag => {}
+            Target::Drop(_) | Target::Accept | Target::PopTag | Target::DecrementTtl => {}
         }
     }
     hasher.finish()

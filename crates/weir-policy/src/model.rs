@@ -480,6 +480,8 @@ pub enum Target {
     },
     /// Take the outermost VLAN tag off.
     PopTag,
+    /// Decrement the TTL or hop limit; a packet that came with 1 is dropped.
+    DecrementTtl,
     /// Write payload bytes.
     SetPayload {
         /// Payload field and offset.

@@ -20,6 +20,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "jump",
     "choose",
     "delete",
+    "ttl",
 ];
 
 /// Targets of two words whose first one is a field.
@@ -136,7 +137,6 @@ const MEANT: &[(&[&str], &str)] = &[
         "write `in eth0`, for packets that leave `out eth0`",
     ),
     (&["oif", "oifname", "out-interface"], "write `out eth0`"),
-    (&["ttl"], "write `ip-ttl` (IPv6: `ip6-hop-limit`)"),
     (&["dscp", "tos"], "write `ip-dscp` (IPv6: `ip6-dscp`)"),
     (&["mss", "maxseg"], "write `tcp-opt-mss`"),
     (

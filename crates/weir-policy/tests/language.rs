@@ -1310,3 +1310,28 @@ fn tags_are_put_on_and_taken_off() {
         assert!(error.to_string().contains(part), "{text}: {error}");
     }
 }
+
+#[test]
+fn a_ttl_is_decremented() {
+    let one = |text: &str| read(text).policy.rules.remove(0);
+    let rule = one("in eth0 TTL Dec log");
+    let log = Target::Log {
+        prefix: String::new(),
+        limit: None,
+    };
+    assert_eq!(
+        (rule.requires, rule.targets),
+        (Classes::NONE, vec![Target::DecrementTtl, log])
+    );
+    let formatted = format_source(&Source::new("t", "tcp TTL dec mod ip-ttl 9"));
+    assert_eq!(formatted.expect("formats"), "tcp ttl dec mod ip-ttl 9\n");
+    for (text, part) in [
+        ("all ttl", "expected `dec` behind `ttl`"),
+        ("all ttl dec 2", "expected a target"),
+        ("ttl 5 drop", "as a match write `ip-ttl`"),
+        ("tcp ttl set 5", "to set it `mod ip-ttl 64`"),
+    ] {
+        let error = parse(&Source::new("t", text), &NoFiles).expect_err(text);
+        assert!(error.to_string().contains(part), "{text}: {error}");
+    }
+}

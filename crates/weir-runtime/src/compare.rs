@@ -444,6 +444,7 @@ fn rewrites(target: &Target) -> bool {
         Target::Set { .. }
         | Target::PushTag { .. }
         | Target::PopTag
+        | Target::DecrementTtl
         | Target::SetPayload { .. }
         | Target::SetOption { .. }
         | Target::AddOption { .. }

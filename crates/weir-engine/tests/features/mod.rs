@@ -29,6 +29,7 @@ pub(crate) const SETS: &[(&str, u32)] = &[
     ),
     ("marks", feature::REWRITE | feature::META),
     ("vlan-tags", feature::REWRITE | feature::VLAN),
+    ("ttl", feature::REWRITE | feature::TTL),
     ("reject", feature::REJECT),
     ("limits-apart", feature::METER),
     ("log-limit", feature::LOG | feature::LOG_LIMIT),

@@ -481,6 +481,7 @@ fn abi_rule(
     for target in &rule.targets {
         match target {
             Target::Accept => out.flags |= rule_flag::ACCEPT,
+            Target::DecrementTtl => out.flags |= rule_flag::TTL,
             Target::Drop(_) if out.flags & rule_flag::DROP != 0 => {
                 return Err(PlanError::TwoDrops { at: rule.place() });
             }

@@ -19,6 +19,10 @@ pub(super) fn lower(target: &Target, slot: u32) -> Vec<Op> {
             off: *tci,
             ..EMPTY
         }],
+        Target::DecrementTtl => vec![Op {
+            kind: op_kind::TTL,
+            ..EMPTY
+        }],
         Target::PopTag => vec![Op {
             kind: op_kind::VLAN_POP,
             ..EMPTY
@@ -116,6 +120,7 @@ pub(super) fn features(ops: &[Op]) -> u32 {
             op_kind::IP_PAYLOAD | op_kind::L4_PAYLOAD => feature::PAYLOAD_OPS,
             op_kind::WORD => feature::REWRITE,
             op_kind::META => feature::REWRITE | feature::META,
+            op_kind::TTL => feature::REWRITE | feature::TTL,
             op_kind::VLAN_PUSH | op_kind::VLAN_POP => feature::REWRITE | feature::VLAN,
             op_kind::SET_ADD | op_kind::SET_DELETE => feature::SETS,
             op_kind::MAP | op_kind::SHUFFLE => connections::features(op),

@@ -56,6 +56,7 @@ impl Lower<'_> {
                 }
                 Action::SetMeta(reference, value) => self.set_meta(reference, *value),
                 Action::PushTag { id, pcp, dei } => self.push_tag(*id, *pcp, *dei),
+                Action::DecrementTtl => Some(Target::DecrementTtl),
                 Action::PopTag => {
                     required.add(Classes::VLAN, span);
                     Some(Target::PopTag)

@@ -60,6 +60,7 @@ impl Parser<'_> {
             }
             "mark" | "priority" => self.set_meta(token),
             "vlan" => self.tag(),
+            "ttl" => self.decrement(token),
             "add" | "delete" if self.peek_word().is_some_and(|w| w.starts_with('@')) => {
                 self.change_of_set(lower == "delete")
             }
@@ -196,6 +197,22 @@ impl Parser<'_> {
             }
         }
         Some(Action::PushTag { id, pcp, dei })
+    }
+
+    /// `dec`, behind `ttl`.
+    fn decrement(&mut self, token: Token) -> Option<Action> {
+        if self
+            .peek_word()
+            .is_some_and(|word| word.eq_ignore_ascii_case("dec"))
+        {
+            self.at += 1;
+            return Some(Action::DecrementTtl);
+        }
+        self.error(token.span, "expected `dec` behind `ttl`").help(
+            "as a match write `ip-ttl` (IPv6: `ip6-hop-limit`), to set it `mod ip-ttl 64`, to decrement it `ttl dec`",
+        );
+        self.skip_to_target();
+        None
     }
 
     fn tag_number(&mut self, what: &str) -> Option<Span> {

@@ -21,7 +21,7 @@ mod translate;
 
 use std::sync::Arc;
 
-use weir_packet::parse::{Fragment, Layout, parse};
+use weir_packet::parse::{Fragment, Layout, Version, parse};
 use weir_packet::{Reason, Verdict};
 
 pub(crate) use connections::is_sane as is_sent;
@@ -253,6 +253,18 @@ impl Reference {
             matching.extend(&expected.rules);
             matching.sort_unstable();
         }
+        let said = self.verdict(&matching, &input, &layout);
+        reasons.extend(std::iter::repeat_n(Reason::LimitDisplaced, said.displaced));
+        if self.expires(&matching, &place, &input, &layout) {
+            reasons.push(Reason::TtlExpired);
+            let matched = matching.iter().map(|&i| self.policy.rules[i].id).collect();
+            return Outcome {
+                matched,
+                connection: place.part(),
+                state,
+                ..unseen(&input, reasons)
+            };
+        }
         for &i in &matching {
             for target in &self.policy.rules[i].targets {
                 if let Target::ChangeSet(change) = target {
@@ -261,8 +273,6 @@ impl Reference {
                 }
             }
         }
-        let said = self.verdict(&matching, &input, &layout);
-        reasons.extend(std::iter::repeat_n(Reason::LimitDisplaced, said.displaced));
 
         let mut drop = said.drops().then_some(Reason::RuleDrop);
         if self.stateful
@@ -363,6 +373,41 @@ impl Reference {
             Place::MayOpen(..) => matching::matches(rule, packet),
             Place::Expected(..) | Place::Outside | Place::Refused(_) => false,
         }
+    }
+
+    /// Whether a matching rule decrements a TTL or hop limit that would reach 0.
+    fn expires(
+        &self,
+        matching: &[usize],
+        place: &Place,
+        input: &Input<'_>,
+        layout: &Layout,
+    ) -> bool {
+        let left = layout.ip.as_ref().and_then(|ip| {
+            let at = match ip.version {
+                Version::V4 => ip.at + 8,
+                Version::V6 => ip.at + 7,
+            };
+            input.frame.get(at)
+        });
+        if left.is_none_or(|&left| left > 1) {
+            return false;
+        }
+        let (state, sets) = (None, None);
+        let classes = fields::View {
+            input,
+            layout,
+            state,
+            sets,
+        }
+        .classes();
+        let rewrites = |rule: &Rule| {
+            !rule.stateful
+                || !matches!(place, Place::Quotes(..) | Place::Outside)
+                    && classes.contains(rule.requires)
+        };
+        (matching.iter().map(|&i| &self.policy.rules[i]))
+            .any(|rule| rule.targets.contains(&Target::DecrementTtl) && rewrites(rule))
     }
 
     fn verdict(&mut self, matching: &[usize], input: &Input<'_>, layout: &Layout) -> Said {

@@ -75,6 +75,7 @@ pub(super) fn rewrite<'t>(
                     edit.notes.push(Reason::VlanAbsent);
                 }
             }
+            Target::DecrementTtl => edit.decrement_ttl(),
             // Not in the frame: `Meta::set`.
             Target::SetMeta { .. }
             | Target::Drop(_)
@@ -202,6 +203,23 @@ impl Edit<'_> {
             | Header::Vlan2
             | Header::Ip6Frag
             | Header::Ports => {}
+        }
+    }
+
+    /// Takes 1 from the TTL or hop limit, unless rewriting left 1 or less.
+    fn decrement_ttl(&mut self) {
+        let Some(ip) = self.ip() else {
+            return;
+        };
+        let (header, offset, byte) = match ip.version {
+            Version::V4 => (Header::Ip4, 8, 0),
+            Version::V6 => (Header::Ip6, 4, 3),
+        };
+        let at = ip.at + offset;
+        let mut word = word32(&self.frame, at).to_be_bytes();
+        if word[byte] > 1 {
+            word[byte] -= 1;
+            self.write_word(header, offset, at, word);
         }
     }
 

@@ -233,6 +233,7 @@ fn rule(rule: &Rule) -> Value {
         Target::Set { field, .. } => format!("mod {}", field.info().name),
         Target::PushTag { .. } => "vlan push".to_owned(),
         Target::PopTag => "vlan pop".to_owned(),
+        Target::DecrementTtl => "ttl dec".to_owned(),
         Target::SetMeta { field, .. } => format!("{} set", field.info().name),
         Target::SetPayload { bytes, .. } => format!("mod payload, {} bytes", bytes.len()),
         Target::SetOption { kind, .. } => format!("mod option {kind}"),

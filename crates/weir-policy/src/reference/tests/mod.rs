@@ -142,7 +142,7 @@ fn required(matches: &[Match], targets: &[Target]) -> Classes {
         Target::SetOption { .. } | Target::AddOption { .. } | Target::Strip(_) => Classes::TCP,
         Target::Map { field, .. } | Target::Shuffle { field } => class(*field),
         Target::PopTag => Classes::VLAN,
-        Target::SetMeta { .. } | Target::PushTag { .. } => Classes::NONE,
+        Target::SetMeta { .. } | Target::PushTag { .. } | Target::DecrementTtl => Classes::NONE,
         Target::Drop(_) | Target::Accept | Target::Log { .. } | Target::ChangeSet(_) => {
             Classes::NONE
         }
