@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::condition::{Condition, TooMany, Work, product, subtract_with};
 use crate::packets_before::{Change, Limited, Per};
+use crate::writes::Write;
 
 /// Most decisions that chains may become.
 const MAX_DECISIONS: usize = 4_000;
@@ -42,6 +43,8 @@ pub(crate) struct Rule {
     pub(crate) limited: Option<Limited>,
     /// What is done to a set for all packets of the rule, before `then`.
     pub(crate) change: Option<(Vec<Condition>, Change)>,
+    /// What is written to all packets of the rule that meet one of the conditions, before `then`.
+    pub(crate) writes: Vec<(Vec<Condition>, Write)>,
 }
 
 impl Rule {
@@ -54,6 +57,7 @@ impl Rule {
     /// Whether it does nothing but drop these packets.
     fn drops(&self, packets: &[Condition]) -> bool {
         let plain = self.log.is_none() && self.limited.is_none() && self.change.is_none();
+        let plain = plain && self.writes.is_empty();
         let covered = |packet: &Condition| self.when.iter().any(|one| one.covers(packet));
         plain && self.then == Then::Drop && packets.iter().all(covered)
     }
@@ -83,6 +87,8 @@ pub(crate) enum Verdict {
     Log,
     /// Only a set is changed.
     Change,
+    /// Only a field is written.
+    Write,
 }
 
 /// Packets that meet one of the conditions, and none of earlier accepts and drops, have the verdict.
@@ -98,6 +104,7 @@ pub(crate) struct Decision {
     /// The verdict is for packets above a rate (drop), or within it (accept, log); the others go on.
     pub(crate) limited: Option<Limited>,
     pub(crate) change: Option<Change>,
+    pub(crate) write: Option<Write>,
 }
 
 /// Why a rule has no place in the list.
@@ -204,7 +211,15 @@ impl<'a> Flatten<'a> {
             stateful: false,
             limited: None,
             change: None,
+            write: None,
         };
+        for (of, write) in &rule.writes {
+            put(Decision {
+                when: product(left, of).map_err(too_many)?,
+                write: Some(write.clone()),
+                ..decision(Verdict::Write)
+            })?;
+        }
         if let Some((of, change)) = &rule.change {
             put(Decision {
                 when: product(left, of).map_err(too_many)?,
@@ -288,7 +303,7 @@ pub(crate) fn in_series(earlier: Vec<Decision>, refused: &mut Vec<Refused>) -> V
                 reason: "only the last chain of a path may accept within a rate".to_owned(),
             }),
             Verdict::Accept => accepted.extend(decision.when),
-            Verdict::Drop | Verdict::Log | Verdict::Change => {
+            Verdict::Drop | Verdict::Log | Verdict::Change | Verdict::Write => {
                 match subtract_with(decision.when, accepted.iter(), &mut work) {
                     Ok(when) => {
                         decision.when = when;

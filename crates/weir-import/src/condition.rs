@@ -36,6 +36,10 @@ pub(crate) enum Field {
     IcmpCode,
     Icmp6Type,
     Icmp6Code,
+    /// Mark of the packet.
+    Mark,
+    /// Priority of the packet.
+    Priority,
     /// State of the connection, as docs/semantics.md section 7 numbers it.
     CtState,
     /// 1: an IPv4 address of the packet is in a set that packets fill; which address and set, the number says (`packets_before`).
@@ -106,7 +110,7 @@ impl Field {
             Field::Dscp4 | Field::Dscp6 => 6,
             Field::VlanId => 12,
             Field::EthType | Field::Length4 | Field::Sport | Field::Dport => 16,
-            Field::In | Field::Saddr4 | Field::Daddr4 => 32,
+            Field::In | Field::Saddr4 | Field::Daddr4 | Field::Mark | Field::Priority => 32,
             Field::EthSaddr | Field::EthDaddr => 48,
             Field::Saddr6 | Field::Daddr6 => 128,
             _ => 8,
@@ -140,6 +144,8 @@ impl Field {
             | Field::EthDaddr
             | Field::EthType
             | Field::FragLater
+            | Field::Mark
+            | Field::Priority
             | Field::MemberEth(_) => Class::Always,
             Field::VlanId => Class::Vlan,
             Field::Proto | Field::CtState => Class::Ip,

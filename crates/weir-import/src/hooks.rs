@@ -119,6 +119,7 @@ pub(crate) fn assemble(rules: Rules, state: &mut State, source: &str) -> Result<
             found = without_memory(found, state);
         }
         if base.hook == Hook::Forward {
+            found = without_ttl(found, state);
             for decision in &mut found {
                 decision.when = decision.when.iter().map(before_forwarding).collect();
             }
@@ -214,6 +215,7 @@ fn effect_of(verdict: Verdict) -> Effect {
         Verdict::Drop => Effect::Wider,
         Verdict::Log => Effect::NotLogged,
         Verdict::Change => Effect::NotAdded,
+        Verdict::Write => Effect::NoChange,
     }
 }
 
@@ -255,12 +257,27 @@ fn by_destination(decision: &Decision, state: &State) -> bool {
 
 /// Leaves out limits and changes of sets.
 fn without_memory(found: Vec<Decision>, state: &mut State) -> Vec<Decision> {
-    let (without, with): (Vec<Decision>, Vec<Decision>) =
-        (found.into_iter()).partition(|one| one.limited.is_none() && one.change.is_none());
+    let (without, with): (Vec<Decision>, Vec<Decision>) = (found.into_iter())
+        .partition(|one| one.limited.is_none() && one.change.is_none() && one.write.is_none());
     for one in with {
-        let reason = "a chain that drops by default comes in front of this one: which packets are counted here cannot be said";
+        let reason = "a chain that drops by default comes in front of this one: which packets are counted or written here cannot be said";
         let effect = effect_of(one.verdict);
         (state.findings).push(Finding::new(one.line, &one.text, reason, effect));
+    }
+    without
+}
+
+/// Leaves out what writes a TTL in a chain for forwarded packets: weir comes in front of the kernel, which decrements what it wrote.
+fn without_ttl(found: Vec<Decision>, state: &mut State) -> Vec<Decision> {
+    let writes = |one: &Decision| {
+        let field = one.write.as_ref().and_then(|write| write.field);
+        matches!(field, Some(Field::Ttl | Field::HopLimit))
+    };
+    let (with, without): (Vec<Decision>, Vec<Decision>) = found.into_iter().partition(writes);
+    for one in with {
+        let reason = "the kernel decrements the TTL before this chain, and behind weir";
+        let finding = Finding::new(one.line, &one.text, reason, Effect::NoChange);
+        state.findings.push(finding);
     }
     without
 }

@@ -22,6 +22,7 @@ mod pf;
 mod policy;
 mod state;
 mod values;
+mod writes;
 mod xdp_filter;
 
 pub use export::{Exported, Inexpressible, chain, export_nft, lines_of};

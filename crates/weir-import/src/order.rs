@@ -6,9 +6,13 @@ use crate::chains::{Decision, Verdict};
 use crate::condition::{Condition, Field, TooMany, Work, product, prune, subtract_with};
 use crate::finding::Effect;
 use crate::packets_before::{DynamicSets, Limited, Per};
+use crate::writes::of_one_version;
 
 /// A rule that only logs is left out if it becomes more rules.
 const MAX_LOGS: usize = 16;
+
+/// A rule that only writes is left out if it becomes more rules.
+const MAX_WRITES: usize = 16;
 
 /// What is written for a decision.
 #[derive(Debug, Default)]
@@ -88,6 +92,10 @@ impl<'d> Reached<'d> {
                 self.within(at, decision, limited).map_err(effect)
             }
             (Verdict::Log, _) => self.log(decision),
+            (Verdict::Write, _) => {
+                let effect = |reason| (reason, Effect::NoChange);
+                self.write(at, decision).map_err(effect)
+            }
             (Verdict::Change, _) => {
                 let effect = |reason| (reason, Effect::NotAdded);
                 self.change(at, decision).map_err(effect)
@@ -208,6 +216,8 @@ impl<'d> Reached<'d> {
                     above = subtract_with(above, later.when.iter(), &mut self.work)
                         .map_err(|TooMany| "too many rules follow it".to_owned())?;
                 }
+                // What is dropped is not sent.
+                (Verdict::Write, _) => {}
                 (Verdict::Log, _) => not_logged = not_logged.or(Some(later.line)),
                 _ => {
                     return Err(format!(
@@ -254,6 +264,55 @@ impl<'d> Reached<'d> {
             return Err(refused(
                 "what is above a limit before it does not reach this log, and in weir it would be logged",
             ));
+        }
+        Ok(Wrote {
+            rules,
+            ..Wrote::default()
+        })
+    }
+
+    /// What is dropped is not sent, so only what rules before accept is taken off.
+    fn write(&mut self, at: usize, decision: &Decision) -> Result<Wrote, String> {
+        let Some(write) = &decision.write else {
+            return Ok(Wrote::default());
+        };
+        let before = self.accepted.iter().copied().chain(&self.passed);
+        let rules = subtract_with(decision.when.clone(), before, &mut self.work);
+        let rules = rules.ok().filter(|rules| rules.len() <= MAX_WRITES);
+        let rules = rules.ok_or("what reaches it cannot be said in a few rules of weir")?;
+        let versions: Vec<Option<u128>> = rules.iter().map(of_one_version).collect();
+        let apart = matches!(versions[..], [Some(one), Some(other)] if one != other);
+        if write.counts && rules.len() > 1 && !apart {
+            return Err(
+                "it becomes several rules of weir, and a packet may meet more than one".to_owned(),
+            );
+        }
+        // Rules of weir see the packet as received.
+        let Some(field) = write.field else {
+            return Ok(Wrote {
+                rules,
+                ..Wrote::default()
+            });
+        };
+        let blind = |when: &Condition| {
+            let mut out = when.clone();
+            out.has.remove(&field);
+            out
+        };
+        let written: Vec<Condition> = rules.iter().map(blind).collect();
+        for later in self.decisions.get(at + 1..).unwrap_or_default() {
+            let tests = |when: &&Condition| {
+                when.has
+                    .get(&field)
+                    .is_some_and(|set| *set != field.domain())
+            };
+            let tested: Vec<Condition> = later.when.iter().filter(tests).map(blind).collect();
+            if later.line != decision.line && meets(&written, &tested) {
+                return Err(format!(
+                    "line {} tests what it writes, and rules of weir see the packet as received",
+                    later.line
+                ));
+            }
         }
         Ok(Wrote {
             rules,

@@ -90,6 +90,7 @@ impl Reader<'_> {
                         stateful: false,
                         limited: None,
                         change: None,
+                        write: None,
                     });
                 }
             }
@@ -179,6 +180,7 @@ impl Reader<'_> {
                 stateful,
                 limited: None,
                 change: None,
+                write: None,
             };
             match made.quick {
                 true => self.quick.push(decision),

@@ -148,6 +148,14 @@ impl Writer<'_> {
             return;
         }
         self.origin(decision.line, &decision.text);
+        if let Some(write) = &decision.write {
+            let test = write.test.iter().map(|test| format!("{test} "));
+            let target = test.chain([write.target.clone()]).collect::<String>();
+            for one in &wrote.rules {
+                self.decision(one, &target, false);
+            }
+            return;
+        }
         let target = match (&decision.limited, &decision.change, decision.verdict) {
             (limited, _, Verdict::Log) => {
                 let target = log_target(decision.log.as_deref().unwrap_or_default());
@@ -534,6 +542,8 @@ pub(crate) fn name(field: Field) -> &'static str {
         Field::IcmpCode => "icmp-code",
         Field::Icmp6Type => "icmp6-type",
         Field::Icmp6Code => "icmp6-code",
+        Field::Mark => "mark",
+        Field::Priority => "priority",
         Field::CtState => "ct-state",
         // Written with their set.
         Field::Member4(_) | Field::Member6(_) | Field::MemberEth(_) => "",
@@ -586,7 +596,7 @@ fn blocks(field: Field, low: u128, high: u128) -> Vec<String> {
     }
     let span = high - low;
     let is_block = span.checked_add(1).is_none_or(u128::is_power_of_two) && low & span == 0;
-    let has_prefixes = field.bits() >= 32;
+    let has_prefixes = field.bits() >= 32 && !matches!(field, Field::Mark | Field::Priority);
     if is_block && has_prefixes {
         let length = field.bits() - (128 - span.leading_zeros());
         return vec![format!("{}/{length}", write(low))];

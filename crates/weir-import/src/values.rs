@@ -43,6 +43,22 @@ pub(crate) fn number(field: Field, word: &str) -> Option<u128> {
     number.filter(|&number| number <= max)
 }
 
+/// Marks whose bits under a mask are these.
+pub(crate) fn masked_mark(value: &str, mask: &str) -> Result<Numbers, String> {
+    let one = |word: &str| {
+        number(Field::Mark, word).ok_or_else(|| format!("`{word}` is not a number of 32 bits"))
+    };
+    let (value, mask) = (one(value)?, one(mask)?);
+    let free = u128::from(u32::MAX) & !mask;
+    if value & free != 0 {
+        return Ok(Numbers::default());
+    }
+    match free & (free + 1) {
+        0 => Ok(Numbers::range(value, value | free)),
+        _ => Err("only a mask of leading bits can be told apart from other marks".to_owned()),
+    }
+}
+
 /// A number, or a range with this between its ends; an end may be left out.
 pub(crate) fn numbers(field: Field, word: &str, between: char) -> Option<Numbers> {
     if let Some(one) = number(field, word) {

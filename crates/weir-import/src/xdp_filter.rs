@@ -219,6 +219,7 @@ impl Reader {
                     stateful: false,
                     limited: None,
                     change: None,
+                    write: None,
                 });
             }
         };

@@ -536,3 +536,139 @@ fn what_counts_otherwise_is_named() {
         assert!(found.reason.contains(reason), "{rule}: {found}");
     }
 }
+
+fn mangle(rules: &str) -> String {
+    format!("*mangle\n:PREROUTING ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n{rules}COMMIT\n")
+}
+
+fn reasons(made: &Imported) -> Vec<(Effect, &str)> {
+    let findings = made.findings.iter();
+    findings
+        .map(|one| (one.effect, one.reason.as_str()))
+        .collect()
+}
+
+#[test]
+fn what_iptables_writes_is_written() {
+    let text = mangle(
+        "-A PREROUTING -i eth1 -p udp -m udp --dport 5060 -j MARK --set-xmark 0x10/0xff\n\
+         -A PREROUTING -i eth1 -j MARK --set-xmark 0x20/0xffffffff\n\
+         -A PREROUTING -p tcp -m tcp --dport 22 -j CLASSIFY --set-class 0001:0010\n\
+         -A PREROUTING -p tcp -m tcp --dport 22 -j DSCP --set-dscp 0x2e\n\
+         -A PREROUTING -i eth0 -j TTL --ttl-set 64\n\
+         -A PREROUTING -i eth1 -j TTL --ttl-dec 1\n",
+    );
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(
+        lines,
+        [
+            "in eth1 net-proto ip4 udp-dport 5060 mark set x10/xff",
+            "in eth1 net-proto ip4 mark set x20",
+            "net-proto ip4 tcp-dport 22 priority set 1:10",
+            "net-proto ip4 tcp-dport 22 mod ip-dscp 46",
+            "in eth0 net-proto ip4 mod ip-ttl 64",
+            "in eth1 ip-ttl 2-255 ttl dec",
+        ]
+    );
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+    let text = mangle(
+        "-A PREROUTING -i eth1 -j HL --hl-dec 1\n-A PREROUTING -p udp -j DSCP --set-dscp-class EF\n",
+    );
+    let (lines, _) = rules(Format::Ip6tablesSave, &text, &forward());
+    assert_eq!(
+        lines,
+        [
+            "in eth1 ip6-hop-limit 2-255 ttl dec",
+            "net-proto ip6 l4-proto udp mod ip6-dscp 46",
+        ]
+    );
+}
+
+#[test]
+fn what_iptables_writes_and_weir_does_not_is_named() {
+    let text = mangle(
+        "-A PREROUTING -j MARK --set-xmark 0x11/0x1\n\
+         -A PREROUTING -j TTL --ttl-inc 1\n\
+         -A PREROUTING -j TTL --ttl-dec 2\n\
+         -A PREROUTING -j CONNMARK --restore-mark\n\
+         -A PREROUTING -i eth0 -j MARK --set-xmark 0x1/0xffffffff\n\
+         -A PREROUTING -i eth0 -m mark --mark 0x1 -j DROP\n\
+         -A FORWARD -j TTL --ttl-set 64\n\
+         -A PREROUTING -m limit --limit 5/min -j MARK --set-xmark 0x1/0xffffffff\n",
+    );
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(lines, ["in eth0 net-proto ip4 mark 1 drop"]);
+    let found = reasons(&made);
+    for part in [
+        "it inverts bits of the mark",
+        "weir does not increment a TTL",
+        "weir decrements by 1 only",
+        "weir has no target like `CONNMARK`",
+        "line 9 tests what it writes",
+        "the kernel decrements the TTL before this chain",
+        "weir limits what a rule logs or drops",
+    ] {
+        let named = |(effect, reason): &(Effect, &str)| {
+            *effect == Effect::NoChange && reason.contains(part)
+        };
+        assert!(found.iter().any(named), "{part}: {found:?}");
+    }
+    assert_eq!(found.len(), 7, "{found:?}");
+}
+
+#[test]
+fn marks_are_tested() {
+    let text = filter(
+        "-A FORWARD -m mark --mark 0x10 -j ACCEPT\n-A FORWARD -m mark --mark 0x1000/0xf000 -j ACCEPT\n-A FORWARD -m mark ! --mark 0xffff0000/0xffff0000 -p udp -j ACCEPT\n",
+    );
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(
+        lines,
+        [
+            "net-proto ip4 mark 16 accept",
+            "net-proto ip4 l4-proto udp ! mark 4294901760-4294967295 accept",
+            "net-proto ip4 drop",
+        ]
+    );
+    let found = reasons(&made);
+    assert!(
+        matches!(found[..], [(Effect::Narrower, reason)] if reason.contains("a mask of leading bits")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn what_nftables_writes_is_written() {
+    let text =
+        "table inet mangle { chain pre { type filter hook prerouting priority -150; policy accept;
+        iifname \"eth1\" udp dport 5060 meta mark set 0x00000010 meta priority set 1:10 counter
+        iifname \"eth1\" meta mark set meta mark & 0xffffff00 | 0x00000020 tcp dport 22 drop
+        ip dscp set ef
+        ip6 hoplimit set 64
+        tcp flags & (syn | rst) == syn tcp option maxseg size set 1400
+        ct mark set meta mark
+        tcp option maxseg size set rt mtu
+    } }";
+    let (lines, made) = rules(Format::Nft, text, &forward());
+    assert_eq!(
+        lines,
+        [
+            "in eth1 udp-dport 5060 mark set x10",
+            "in eth1 udp-dport 5060 priority set 1:10",
+            "in eth1 eth-type in { ip4, ip6 } mark set x20/xff",
+            "in eth1 tcp-dport 22 drop",
+            "net-proto ip4 mod ip-dscp 46",
+            "net-proto ip6 mod ip6-hop-limit 64",
+            "tcp-flags syn/syn,rst tcp-opt-mss > 1400 mod tcp-opt-mss 1400",
+        ]
+    );
+    let found = reasons(&made);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].1.contains("belongs to a connection"), "{found:?}");
+    assert!(
+        found[1]
+            .1
+            .contains("`tcp option maxseg size set rt mtu` is not translated"),
+        "{found:?}"
+    );
+}

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::chains::{Chain, Chains, Rule, Then};
 use crate::condition::{
     CT_ESTABLISHED, CT_INVALID, CT_NEW, CT_RELATED, CT_UNTRACKED, Condition, Field, ICMP, ICMP6,
-    Part, product,
+    Part, TooMany, product,
 };
 use crate::finding::{Effect, Finding};
 use crate::hooks::{Base, Hook, Rules};
@@ -17,6 +17,7 @@ use crate::packets_before::{Change, Limited, Per};
 use crate::policy;
 use crate::state::State;
 use crate::values::{self, Family};
+use crate::writes::{self, Write};
 use memory::{Recent, Shared};
 
 /// Built-in chains, and the hook that each is.
@@ -129,6 +130,18 @@ pub(crate) fn read(text: &str, family: Family, state: &mut State) -> Rules {
                         .findings
                         .push(Finding::new(line, written, reason, effect));
                 }
+                let mut writes = Vec::new();
+                if let Some(write) = one.write.take() {
+                    let all = std::slice::from_ref(&write.when);
+                    match product(&one.when, all) {
+                        Ok(when) => writes.push((when, write)),
+                        Err(TooMany) => {
+                            let reason = "it becomes too many rules of weir";
+                            let finding = Finding::new(line, written, reason, Effect::NoChange);
+                            state.findings.push(finding);
+                        }
+                    }
+                }
                 let none = one.change.is_some().then_some(Then::Continue);
                 if let Some(then) = one.then.or(none) {
                     let entry: &mut Chain = chains.entry(chain.clone()).or_default();
@@ -140,6 +153,7 @@ pub(crate) fn read(text: &str, family: Family, state: &mut State) -> Rules {
                         log: one.log,
                         limited: one.limited,
                         change: one.change,
+                        writes,
                     });
                 }
             }
@@ -240,6 +254,7 @@ struct Made {
     options: Vec<(String, String)>,
     limited: Option<Limited>,
     change: Option<(Vec<Condition>, Change)>,
+    write: Option<Write>,
 }
 
 struct Reader<'a, 's> {
@@ -559,6 +574,12 @@ impl<'a, 's> Reader<'a, 's> {
                 let number = values::number(field, &value).ok_or_else(|| bad(&value))?;
                 self.test(field, Numbers::one(number));
             }
+            "--mark" => {
+                let value = self.value(word)?;
+                let (value, mask) = value.split_once('/').unwrap_or((&value, "0xffffffff"));
+                let set = values::masked_mark(value, mask)?;
+                self.test(Field::Mark, set);
+            }
             "--dst-type" | "--src-type" => {
                 let value = self.value(word)?;
                 let set = match (value.as_str(), self.state.local(self.family)) {
@@ -606,7 +627,7 @@ impl<'a, 's> Reader<'a, 's> {
                 self.all(&[Condition::of(Field::Icmp6Type, Field::Icmp6Type.domain())]);
             }
             "state" | "conntrack" | "comment" | "mac" | "iprange" | "ttl" | "hl" | "length"
-            | "dscp" | "addrtype" => {}
+            | "dscp" | "addrtype" | "mark" => {}
             "limit" => {
                 let (limited, at) = memory::limit(self.words, self.at)?;
                 self.at = at;
@@ -632,7 +653,7 @@ impl<'a, 's> Reader<'a, 's> {
             }
             "set" => return Err("the members of an ipset are not in this file".to_owned()),
             "owner" => return Err("weir sees packets, not the processes that send them".to_owned()),
-            "mark" | "connmark" => return Err("weir does not test packet marks".to_owned()),
+            "connmark" => return Err("weir has marks of packets, not of connections".to_owned()),
             _ => return Err(format!("there is no counterpart for `-m {name}`")),
         }
         Ok(())
@@ -738,6 +759,13 @@ impl<'a, 's> Reader<'a, 's> {
                 return Err(format!(
                     "`{name}` hands packets to programs, which weir does not"
                 ));
+            }
+            other if let Some(write) = writes::iptables(other, &self.made.options, self.family) => {
+                match write {
+                    Ok(write) => self.made.write = Some(write),
+                    Err(reason) => self.made.notes.push((reason, Effect::NoChange)),
+                }
+                self.made.write.is_some().then_some(Then::Continue)
             }
             other if WITHOUT_VERDICT.contains(&other) => {
                 let note = format!("weir has no target like `{other}`");

@@ -366,6 +366,12 @@ impl Reader<'_> {
             }
         };
         let memory = made.limited.is_some() || made.change.is_some();
+        if !made.writes.is_empty() && branches.len() != 1 {
+            let reason = "what it writes stands beside a verdict map";
+            let finding = Finding::new(line, &text, reason, made.effect);
+            self.state.findings.push(finding);
+            return;
+        }
         if memory && (branches.len() != 1 || nat.is_some()) {
             let reason =
                 "what it counts or puts into a set stands beside a verdict map or a translation";
@@ -417,6 +423,7 @@ impl Reader<'_> {
                 log: made.log.clone(),
                 limited: made.limited.clone(),
                 change: made.change.clone(),
+                writes: made.writes.clone(),
             });
         }
     }

@@ -13,6 +13,7 @@ use crate::numbers::Numbers;
 use crate::packets_before::{Change, Limited, Per};
 use crate::state::State;
 use crate::values::{self, Family};
+use crate::writes::{self, Write};
 
 /// What a rule says.
 pub(super) struct Made {
@@ -24,6 +25,7 @@ pub(super) struct Made {
     pub(super) notes: Vec<(String, Effect)>,
     pub(super) limited: Option<Limited>,
     pub(super) change: Option<(Vec<Condition>, Change)>,
+    pub(super) writes: Vec<(Vec<Condition>, Write)>,
     /// What leaving it out means.
     pub(super) effect: Effect,
 }
@@ -66,6 +68,7 @@ pub(super) fn read(words: &[Token], table: &Table, state: &mut State) -> Made {
         notes: Vec::new(),
         limited: None,
         change: None,
+        writes: Vec::new(),
         closed: None,
     };
     let read = reader.rule().and_then(|()| reader.is_one_thing());
@@ -84,6 +87,7 @@ pub(super) fn read(words: &[Token], table: &Table, state: &mut State) -> Made {
         notes: reader.notes,
         limited: reader.limited,
         change: reader.change,
+        writes: reader.writes,
         effect,
     }
 }
@@ -116,6 +120,8 @@ pub(super) struct Reader<'a, 's> {
     pub(super) limited: Option<Limited>,
     /// A change of a set, and the packets that it is for.
     pub(super) change: Option<(Vec<Condition>, Change)>,
+    /// What is written, and the packets that it is for.
+    writes: Vec<(Vec<Condition>, Write)>,
     /// A statement that counts packets or fills a set: what is tested behind it is not counted.
     pub(super) closed: Option<&'static str>,
 }
@@ -358,8 +364,7 @@ impl Reader<'_, '_> {
         let start = self.at;
         let first = self.selector()?;
         if self.sets_next() {
-            self.writes(start);
-            return Ok(());
+            return self.writes(start);
         }
         if let Some(closed) = self.closed {
             let word = text_of(self.words.get(start..self.at).unwrap_or_default());
@@ -447,26 +452,67 @@ impl Reader<'_, '_> {
         self.narrow_all(left)
     }
 
-    /// Whether the words up to the next statement write what they name.
+    /// Whether the words write what they name: `set` is next, or behind the name of an option.
     fn sets_next(&self) -> bool {
         let rest = self.words.get(self.at..).unwrap_or_default();
-        let rest = rest.iter().take_while(|token| !is_statement(&token.text));
-        rest.take(4)
-            .any(|token| token.kind == Kind::Word && token.text == "set")
+        let is_set = |token: &Token| token.kind == Kind::Word && token.text == "set";
+        let Some(at) = rest.iter().take(4).position(is_set) else {
+            return false;
+        };
+        let before = rest.get(..at).unwrap_or_default();
+        let others = (0..at).any(|from| rest.get(from..).is_some_and(begins_write));
+        !others && !before.iter().any(|token| is_statement(&token.text))
     }
 
-    /// Passes a statement that writes something, which changes no verdict.
-    fn writes(&mut self, start: usize) {
-        while self
-            .words
-            .get(self.at)
-            .is_some_and(|token| !is_statement(&token.text))
-        {
+    /// A statement that writes something, which changes no verdict.
+    fn writes(&mut self, start: usize) -> Result<(), String> {
+        while self.at < self.words.len() && !self.skip("set") {
             self.at += 1;
         }
-        let what = text_of(self.words.get(start..self.at).unwrap_or_default());
-        self.notes
-            .push((format!("`{what}` is not translated"), Effect::NoChange));
+        if !self.skip_value() {
+            while (self.words.get(self.at)).is_some_and(|token| !is_statement(&token.text)) {
+                self.at += 1;
+            }
+        }
+        let words = self.words.get(start..self.at).unwrap_or_default();
+        let words: Vec<&str> = words.iter().map(|token| token.text.as_str()).collect();
+        match writes::nft(&words) {
+            Ok(_) if self.limited.is_some() => {
+                let reason = "weir has no limit for what a rule writes".to_owned();
+                self.notes.push((reason, Effect::NoChange));
+            }
+            Ok(write) => {
+                let all = std::slice::from_ref(&write.when);
+                // Naming a header asks for it, for what stands behind as well.
+                self.when = product(&self.when, all).map_err(too_many)?;
+                self.writes.push((self.when.clone(), write));
+            }
+            Err(reason) => self.notes.push((reason, Effect::NoChange)),
+        }
+        Ok(())
+    }
+
+    /// Passes a value: numbers, names and `meta mark`, with `&`, `|` and `^` between. Whether there was one.
+    fn skip_value(&mut self) -> bool {
+        loop {
+            while self.skip("(") {}
+            if self.skip("meta") || self.skip("ct") {
+                self.at += 1;
+            } else if matches!(
+                self.peek(),
+                "map" | "jhash" | "symhash" | "numgen" | "ip" | "ip6" | "tcp" | "udp" | "th" | "rt"
+            ) || self.at >= self.words.len()
+            {
+                return false;
+            } else {
+                self.at += 1;
+            }
+            while self.skip(")") {}
+            let joins = ["&", "|", "^", "and", "or", "xor", "<<", ">>"];
+            if !joins.iter().any(|sign| self.skip(sign)) {
+                return true;
+            }
+        }
     }
 
     pub(super) fn narrow(&mut self, alternatives: &[Option<Condition>]) -> Result<(), String> {
@@ -496,6 +542,7 @@ impl Reader<'_, '_> {
             ("meta", "l4proto") => plain(Field::Proto),
             ("meta", "nfproto") => Ok(Some(Selector::Version)),
             ("meta", "protocol") | ("ether", "type") => plain(Field::EthType),
+            ("meta", "mark") if self.peek() != "set" => plain(Field::Mark),
             ("meta", "mark" | "priority") | ("ct", "mark") => {
                 match self.peek() {
                     "set" => Ok(None),
@@ -773,6 +820,16 @@ impl Reader<'_, '_> {
         }
         (!open || self.skip(")")).then_some(all)
     }
+}
+
+/// Whether the words write something: `meta mark set`, `tcp option maxseg size set`.
+fn begins_write(words: &[Token]) -> bool {
+    let text = |at: usize| words.get(at).map_or("", |token| token.text.as_str());
+    let begins = matches!(
+        text(0),
+        "meta" | "ct" | "ip" | "ip6" | "vlan" | "tcp" | "ether"
+    );
+    begins && (text(2) == "set" || text(4) == "set")
 }
 
 /// Words that begin a statement without a value in front.
