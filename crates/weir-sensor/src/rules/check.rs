@@ -10,6 +10,7 @@ use super::model::{
     Rule, Transform,
 };
 use super::parse::{Draft, Part};
+use super::phrase::{Phrase, Room};
 use super::problem::{Kind, Parsed, Problem};
 use super::text::Text;
 
@@ -28,11 +29,12 @@ pub(super) fn finish(
     if draft.rule.sid == 0 {
         let at = text.part(text.len().saturating_sub(1)..text.len());
         let mut problem = at.fail(Kind::Syntax, "the rule has no sid");
+        problem = problem.called(Phrase::Missing("sid"));
         problem.keyword = Some("sid".to_owned());
         return Err(problem);
     }
     class(&mut draft, settings);
-    letters(&mut draft);
+    letters(&mut draft)?;
     applications(&mut draft)?;
     transport(&draft)?;
     hooked(&mut draft)?;
@@ -83,8 +85,9 @@ fn class(draft: &mut Draft<'_>, settings: &LoadSettings) {
     }
 }
 
-/// Contents of buffers that have only one case: what is written in the other is meant in this one. A host is as it is: its case is noted.
-fn letters(draft: &mut Draft<'_>) {
+/// Contents of buffers that have only one case: what is written in the other is meant in this one. For a host whoever writes it must know that it has no capital letters.
+fn letters(draft: &mut Draft<'_>) -> Parsed<()> {
+    let suricata = draft.dialect == Dialect::Suricata;
     for part in draft.parts.iter_mut().filter(|p| p.transforms.is_empty()) {
         for item in &mut part.items {
             let Condition::Content(content) = &mut item.condition else {
@@ -95,17 +98,28 @@ fn letters(draft: &mut Draft<'_>) {
                     content.bytes.make_ascii_lowercase();
                 }
                 Buffer::TlsCertSerial => content.bytes.make_ascii_uppercase(),
-                Buffer::HttpHost => {
+                Buffer::HttpHost if suricata => {
                     let upper = content.bytes.iter().any(u8::is_ascii_uppercase);
-                    if upper && !content.nocase {
-                        let what = "the content has capital letters, which http.host never has";
-                        draft.notes.push(what.to_owned());
-                    }
+                    let (reason, phrase) = match content.nocase {
+                        true => (
+                            "`nocase` has no effect in http.host, which is in lower case: remove it",
+                            Phrase::HostNocase,
+                        ),
+                        false if upper => (
+                            "http.host is in lower case: write the content without capital letters",
+                            Phrase::HostCapitals,
+                        ),
+                        false => continue,
+                    };
+                    let mut problem = item.at.fail(Kind::Conflict, reason).called(phrase);
+                    problem.keyword = Some("http.host".to_owned());
+                    return Err(problem);
                 }
                 _ => {}
             }
         }
     }
+    Ok(())
 }
 
 /// Applications whose transactions have a buffer; empty: it is not of transactions, or of many.
@@ -293,8 +307,13 @@ fn directions(draft: &Draft<'_>) -> Parsed<()> {
             .flow_at
             .filter(|_| draft.rule.flow.to_server.is_some())
         {
-            Some(at) => Err(at.fail(Kind::Conflict, "a rule with `=>` is about both directions")),
-            None => Ok(()),
+            Some(at) => {
+                let reason = "a rule with `=>` is about both directions";
+                Err(at
+                    .fail(Kind::Conflict, reason)
+                    .called(Phrase::FlowDirection))
+            }
+            None => both_directions(draft),
         };
     }
     let mut first: Option<(Sides, &Part<'_>)> = None;
@@ -311,7 +330,8 @@ fn directions(draft: &Draft<'_>) -> Parsed<()> {
                 "{name} and {} are of different directions: a rule is about one",
                 other.buffer.name()
             );
-            return Err(fail_part(part, Kind::Conflict, reason));
+            let problem = fail_part(part, Kind::Conflict, reason);
+            return Err(problem.called(Phrase::Directions));
         }
         first.get_or_insert((sides, part));
         let wrong = match (sides, draft.rule.flow.to_server) {
@@ -321,10 +341,49 @@ fn directions(draft: &Draft<'_>) -> Parsed<()> {
         };
         if let Some(flow) = wrong {
             let reason = format!("{name} never is in the direction {flow} that `flow` asks for");
-            return Err(fail_part(part, Kind::Conflict, reason));
+            let problem = fail_part(part, Kind::Conflict, reason);
+            return Err(problem.called(Phrase::Directions));
         }
     }
     Ok(())
+}
+
+/// A rule with `=>` asks for something of each direction, and says of which one where both have it.
+fn both_directions(draft: &Draft<'_>) -> Parsed<()> {
+    let mut asked = [false; 2];
+    let mut mark =
+        |direction: Direction| asked[usize::from(direction == Direction::ToClient)] = true;
+    for part in &draft.parts {
+        match (part.buffer.sides(), part.way) {
+            (Sides::Request, _) => mark(Direction::ToServer),
+            (Sides::Response, _) => mark(Direction::ToClient),
+            (Sides::Both, Some(way)) => mark(way),
+            (Sides::Both, None) if carriers(part.buffer).is_empty() => {}
+            (Sides::Both, None) => {
+                let name = part.buffer.name();
+                let reason = format!(
+                    "both directions have {name}: say which is meant, as in `{name}: to_client`"
+                );
+                let problem = fail_part(part, Kind::Conflict, reason);
+                return Err(problem.called(Phrase::EitherDirection));
+            }
+        }
+    }
+    let mut numbers = false;
+    for condition in &draft.rule.packet {
+        match condition {
+            PacketCondition::FileSize(_, Some(way)) => mark(*way),
+            // Numbers of transactions are of either direction.
+            PacketCondition::Record(..) | PacketCondition::Placed(..) => numbers = true,
+            _ => {}
+        }
+    }
+    if numbers || asked == [true, true] {
+        return Ok(());
+    }
+    let reason = "a rule with `=>` asks for something of each direction, and this one does not";
+    let problem = draft.protocol_at.fail(Kind::Conflict, reason);
+    Err(problem.called(Phrase::OneDirection))
 }
 
 /// What only packets have cannot be asked together with what only transactions have.
@@ -370,42 +429,73 @@ fn packets(draft: &Draft<'_>) -> Parsed<()> {
     }
 }
 
-/// Contents that their buffer's length cannot hold.
+/// Contents that their buffer's length cannot hold: each with its offset, and those that follow each other with what is between them.
 fn sizes(draft: &Draft<'_>) -> Parsed<()> {
     for part in &draft.parts {
-        let top = part.items.iter().filter_map(|i| match i.condition {
-            Condition::Size(Range {
-                high,
-                negated: false,
-                mask: u64::MAX,
-                ..
-            }) => Some(high),
+        let spans = part.items.iter().filter_map(|i| match &i.condition {
+            Condition::Size(span) if !span.negated && span.mask == u64::MAX => Some(span),
             _ => None,
         });
-        let Some(top) = top.min() else { continue };
+        let Some(span) = spans.min_by_key(|span| span.high) else {
+            continue;
+        };
+        // What the contents that follow each other take up to here.
+        let mut chain: i64 = 0;
         for item in part
             .items
             .iter()
             .take_while(|i| !matches!(i.condition, Condition::Base64Data))
         {
-            let Condition::Content(content) = &item.condition else {
-                continue;
+            let content = match &item.condition {
+                Condition::Content(content) => content,
+                Condition::Size(_) | Condition::IsDataAt { .. } => continue,
+                // Others may move the place.
+                _ => {
+                    chain = 0;
+                    continue;
+                }
             };
-            let length = content.bytes.len() as u64;
+            if content.negated {
+                continue;
+            }
+            let length = content.bytes.len() as i64;
             let offset = match content.offset {
-                Some(Number::Is(n)) => n.max(0) as u64,
+                Some(Number::Is(n)) => n.max(0),
                 _ => 0,
             };
-            if !content.negated && length + offset > top {
-                let reason =
-                    format!("a buffer of at most {top} bytes cannot hold this content of {length}");
-                let mut problem = item.at.fail(Kind::Conflict, reason);
+            let relative = content.distance.is_some() || content.within.is_some();
+            chain = match (&content.distance, relative) {
+                (Some(Number::Is(n)), _) => (chain + n).max(0) + length,
+                (None, true) => chain + length,
+                _ => length,
+            };
+            let top = i64::try_from(span.high).unwrap_or(i64::MAX);
+            let needed = match chain > top {
+                true => chain,
+                false => chain.max(length + offset),
+            };
+            if needed > top {
+                let reason = format!(
+                    "a buffer of at most {top} bytes cannot hold this content, which needs {needed}"
+                );
+                let needed = needed as u64;
+                let phrase = Phrase::Longer(needed, room(span));
+                let mut problem = item.at.fail(Kind::Conflict, reason).called(phrase);
                 problem.keyword = Some("content".to_owned());
                 return Err(problem);
             }
         }
     }
     Ok(())
+}
+
+/// A length as it was written: `a<>b` has neither end.
+fn room(span: &Range) -> Room {
+    match span.low {
+        0 => Room::Size(span.high + 1),
+        low if low == span.high => Room::Size(low),
+        low => Room::Range(low - 1, span.high + 1),
+    }
 }
 
 /// Contents that the last transform of their buffer leaves no room for.
@@ -422,13 +512,29 @@ fn changed(draft: &Draft<'_>) -> Parsed<()> {
             };
             if let Some(what) = never_after(transform, content) {
                 let reason = format!("{what}: the content is never there");
-                let mut problem = item.at.fail(Kind::Conflict, reason);
+                let written = String::from_utf8_lossy(&content.bytes).into_owned();
+                let phrase = Phrase::Transformed(written, keyword(transform));
+                let mut problem = item.at.fail(Kind::Conflict, reason).called(phrase);
                 problem.keyword = Some("content".to_owned());
                 return Err(problem);
             }
         }
     }
     Ok(())
+}
+
+/// The keyword of a transform that leaves no room for some contents.
+fn keyword(transform: &Transform) -> &'static str {
+    match transform {
+        Transform::StripWhitespace => "strip_whitespace",
+        Transform::CompressWhitespace => "compress_whitespace",
+        Transform::Lowercase => "to_lowercase",
+        Transform::Uppercase => "to_uppercase",
+        Transform::Md5 => "to_md5",
+        Transform::Sha1 => "to_sha1",
+        Transform::Sha256 => "to_sha256",
+        _ => "other",
+    }
 }
 
 /// Why a content cannot be in what a transform yields.
@@ -470,7 +576,8 @@ fn fast_pattern(draft: &mut Draft<'_>) -> Parsed<()> {
             };
             if only && (content.distance.is_some() || content.within.is_some()) {
                 let reason = "the content before it is fast_pattern:only, and no content is relative to that";
-                return Err(item.at.fail(Kind::Conflict, reason));
+                let problem = item.at.fail(Kind::Conflict, reason);
+                return Err(problem.called(Phrase::PlacedOnly));
             }
             only = content.only && draft.dialect == Dialect::Suricata;
         }
@@ -493,13 +600,15 @@ fn fast_pattern(draft: &mut Draft<'_>) -> Parsed<()> {
                 return Err(fail(
                     "what is decoded behind base64_data is not searched for the fast_pattern"
                         .to_owned(),
-                ));
+                )
+                .called(Phrase::FastDecoded));
             }
             if content.negated {
                 if placed(content) || content.only {
                     return Err(fail(
                         "a negated content with a place cannot be the fast_pattern".to_owned(),
-                    ));
+                    )
+                    .called(Phrase::FastNegated));
                 }
                 let what = "`fast_pattern` of a negated content has no effect";
                 draft.notes.push(what.to_owned());
@@ -508,7 +617,8 @@ fn fast_pattern(draft: &mut Draft<'_>) -> Parsed<()> {
             if content.only && (placed(content) || content.starts || content.ends) {
                 return Err(fail(
                     "fast_pattern:only excludes places: the content may be anywhere".to_owned(),
-                ));
+                )
+                .called(Phrase::PlacedOnly));
             }
             let length = content.bytes.len();
             // Snort lets the length be given without the offset and the other way round.
@@ -520,7 +630,9 @@ fn fast_pattern(draft: &mut Draft<'_>) -> Parsed<()> {
                 && (l == 0 || usize::from(o) + usize::from(l) > length)
             {
                 let reason = format!("the part {o},{l} is not within the content's {length} bytes");
-                return Err(fail(reason));
+                let end = u64::from(o) + u64::from(l);
+                let phrase = Phrase::FastPart(end, length as u64);
+                return Err(fail(reason).called(phrase));
             }
             found = Some(FastPattern {
                 group,

@@ -1,5 +1,6 @@
 //! Bytes of contents: text with hexadecimal parts between bars, and escapes.
 
+use super::phrase::Phrase;
 use super::problem::{Kind, Parsed};
 use super::text::Text;
 
@@ -43,17 +44,20 @@ pub(super) fn pattern(text: Text<'_>) -> Parsed<Vec<u8>> {
                         _ => {
                             let at = text.part(j..j + 1);
                             let reason = "neither a hexadecimal digit nor the closing `|`";
-                            return Err(at.fail(Kind::Value, reason));
+                            let phrase = Phrase::HexCode(text.lossy(), char::from(*h));
+                            return Err(at.fail(Kind::Value, reason).called(phrase));
                         }
                     }
                 }
                 if !closed {
                     let reason = "the hexadecimal part is not closed with `|`";
-                    return Err(text.from(i).fail(Kind::Value, reason));
+                    let problem = text.from(i).fail(Kind::Value, reason);
+                    return Err(problem.called(Phrase::HexOpen(text.lossy())));
                 }
                 if high.is_some() {
                     let reason = "an odd number of hexadecimal digits";
-                    return Err(text.from(i).fail(Kind::Value, reason));
+                    let problem = text.from(i).fail(Kind::Value, reason);
+                    return Err(problem.called(Phrase::HexHalf(text.lossy())));
                 }
             }
             b'\\' => match bytes.next() {

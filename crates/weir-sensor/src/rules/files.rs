@@ -49,6 +49,7 @@ fn refused(file: &Arc<str>, line: u32, text: &[u8], problem: Problem) -> Refused
         kind: problem.kind,
         keyword: problem.keyword,
         reason: problem.reason,
+        phrase: problem.phrase,
         text: String::from_utf8_lossy(text).into_owned(),
     }
 }

@@ -1,6 +1,6 @@
 //! Loading: files to rules, one after another, with what was refused and noted on the way. Neither a file nor what was read of it need be in memory as a whole.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use super::files::{Classes, Reputation};
 use super::live::{LiveSets, MEMCAP, SetFiles};
 use super::model::{Rule, SourceLocation};
 use super::parse::{self, Context};
+use super::phrase::Phrase;
 use super::problem::{Kind, Problem, Refused};
 use super::scan::{Statement, Statements, whole};
 use super::text::Text;
@@ -249,6 +250,8 @@ pub struct Loader<'a, K = Vec<Rule>> {
     settings: &'a LoadSettings,
     groups: Groups,
     sets: parse::Sets,
+    /// Sets that cannot be loaded, as rules define them.
+    broken_sets: HashSet<String>,
     /// Without rules until the end.
     loaded: Loaded,
     kept: K,
@@ -286,6 +289,7 @@ impl<'a, K: Keep> Loader<'a, K> {
             settings,
             groups: Groups::default(),
             sets: parse::Sets::default(),
+            broken_sets: HashSet::new(),
             loaded: Loaded {
                 rules: Vec::new(),
                 refused: Vec::new(),
@@ -370,6 +374,7 @@ impl<'a, K: Keep> Loader<'a, K> {
             expressions: &mut self.loaded.expressions,
             datasets,
             sets: &mut self.sets,
+            broken_sets: &mut self.broken_sets,
             firewall: self.firewall,
         };
         let text = Text::new(&statement.bytes);
@@ -404,6 +409,7 @@ impl<'a, K: Keep> Loader<'a, K> {
                 kind: Kind::Duplicate,
                 keyword: Some("sid".to_owned()),
                 reason,
+                phrase: Some(Box::new(Phrase::Duplicate)),
                 text: other.message.clone(),
             });
             self.replaced[at] = true;
@@ -431,6 +437,7 @@ impl<'a, K: Keep> Loader<'a, K> {
             kind: problem.kind,
             keyword: problem.keyword,
             reason: problem.reason,
+            phrase: problem.phrase,
             text,
         });
     }
@@ -444,7 +451,8 @@ fn duplicate(text: Text<'_>, reason: String) -> Problem {
         .unwrap_or(0);
     let mut problem = text
         .part(at..(at + 4).min(text.len()))
-        .fail(Kind::Duplicate, reason);
+        .fail(Kind::Duplicate, reason)
+        .called(Phrase::Duplicate);
     problem.keyword = Some("sid".to_owned());
     problem
 }

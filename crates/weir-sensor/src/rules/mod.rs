@@ -18,6 +18,7 @@ mod load;
 mod model;
 mod options;
 mod parse;
+mod phrase;
 mod problem;
 mod reach;
 mod scan;
@@ -42,6 +43,7 @@ pub use load::{
 };
 pub use model::*;
 pub(crate) use options::configure;
+pub use phrase::{Phrase, Room};
 pub use problem::{Kind, Refused};
 pub(crate) use reach::Anchoring;
 pub use source::{Source, Written};

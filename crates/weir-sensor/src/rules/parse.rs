@@ -1,6 +1,6 @@
 //! A rule's options, one after another, into a draft: which buffer is current, which content was last. What options mean for each other is `check`'s.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use super::model::{
     Condition, Content, Number, PacketCondition, Range, Rule, Said, SourceLocation, Transform,
 };
 use super::options;
+use super::phrase::Phrase;
 use super::problem::{Kind, Parsed, Problem};
 use super::scan::{Opt, commas, divide};
 use super::text::Text;
@@ -40,6 +41,8 @@ pub(super) struct Context<'a> {
     pub(super) datasets: Option<&'a Path>,
     /// Those that rules have loaded.
     pub(super) sets: &'a mut Sets,
+    /// Those that cannot be loaded, as rules define them.
+    pub(super) broken_sets: &'a mut HashSet<String>,
     /// The file is one of the firewall.
     pub(super) firewall: bool,
 }
@@ -159,11 +162,23 @@ pub(super) fn rule(
             if problem.keyword.is_none() {
                 problem.keyword = Some(opt.name.lossy());
             }
-            problem
+            match opt.value.filter(|value| is_open(*value)) {
+                Some(value) => {
+                    let phrase = Phrase::Semicolon(opt.name.lossy(), value.lossy());
+                    problem.called(phrase)
+                }
+                None => problem,
+            }
         })?;
         trail::note(&mut draft.rule, Some(at));
     }
     check::finish(draft, text, context.settings)
+}
+
+/// Whether something stands behind the closing quotation mark of a value.
+fn is_open(value: Text<'_>) -> bool {
+    let (value, _) = value.negation();
+    value.bytes.starts_with(b"\"") && (value.len() == 1 || !value.bytes.ends_with(b"\""))
 }
 
 /// The number of a rule that may be broken.
@@ -184,10 +199,12 @@ impl<'a> Opt<'a> {
     pub(super) fn need(self) -> Parsed<Text<'a>> {
         match self.value {
             Some(value) if !value.is_empty() => Ok(value),
-            _ => Err(self.whole.fail(
-                Kind::Syntax,
-                format!("`{}` needs a value", self.name.lossy()),
-            )),
+            _ => {
+                let name = self.name.lossy();
+                let reason = format!("`{name}` needs a value");
+                let problem = self.whole.fail(Kind::Syntax, reason);
+                Err(problem.called(Phrase::NoValue(name, self.whole.lossy())))
+            }
         }
     }
 
@@ -195,10 +212,12 @@ impl<'a> Opt<'a> {
     pub(super) fn bare(self) -> Parsed<()> {
         match self.value {
             None => Ok(()),
-            Some(value) => Err(value.fail(
-                Kind::Syntax,
-                format!("`{}` has no value", self.name.lossy()),
-            )),
+            Some(value) => {
+                let name = self.name.lossy();
+                let reason = format!("`{name}` has no value");
+                let problem = value.fail(Kind::Syntax, reason);
+                Err(problem.called(Phrase::Value(name, value.lossy())))
+            }
         }
     }
 }
@@ -258,7 +277,8 @@ impl<'a> Draft<'a> {
         }
         if let Some(why) = keywords::refusal(name) {
             let reason = format!("`{name}` is not supported: {why}");
-            return Err(opt.name.fail(Kind::Unsupported, reason));
+            let phrase = Phrase::UnknownKeyword(name.to_owned());
+            return Err(opt.name.fail(Kind::Unsupported, reason).called(phrase));
         }
         let other = match self.dialect {
             Dialect::Suricata => Dialect::Snort,
@@ -277,7 +297,8 @@ impl<'a> Draft<'a> {
             true => format!("`{name}` is a keyword of the dialect {} only", other.name()),
             false => format!("`{name}` is not a keyword"),
         };
-        Err(opt.name.fail(Kind::Unknown, reason))
+        let phrase = Phrase::UnknownKeyword(name.to_owned());
+        Err(opt.name.fail(Kind::Unknown, reason).called(phrase))
     }
 
     /// `frame:NAME`, with the protocol in front or that of the header.
@@ -466,7 +487,8 @@ impl<'a> Draft<'a> {
             return Err(opt.whole.fail(Kind::Conflict, reason));
         }
         let Some((part, item)) = self.last else {
-            return Err(opt.whole.fail(Kind::Syntax, "no content before this"));
+            let problem = opt.whole.fail(Kind::Syntax, "no content before this");
+            return Err(problem.called(Phrase::NoContent(opt.name.lossy())));
         };
         let before = &self.parts[part];
         if before.buffer != Buffer::Payload {
@@ -515,7 +537,8 @@ impl<'a> Draft<'a> {
         };
         if !pattern.negation().0.bytes.starts_with(b"\"") {
             let reason = "a content is in quotation marks";
-            return Err(pattern.fail(Kind::Syntax, reason));
+            let phrase = Phrase::Unquoted(opt.name.lossy(), value.lossy());
+            return Err(pattern.fail(Kind::Syntax, reason).called(phrase));
         }
         let (negated, bytes) = content::content(pattern)?;
         let part = match buffer {
@@ -577,7 +600,14 @@ impl<'a> Draft<'a> {
 
     fn last_content(&self, at: Text<'a>) -> Parsed<(usize, usize)> {
         let reason = "no content before this";
-        self.last.ok_or_else(|| at.fail(Kind::Syntax, reason))
+        let none = || {
+            let words = at.words();
+            let word = words.first().map_or_else(String::new, |w| w.lossy());
+            let word = word.split(':').next().unwrap_or_default().to_owned();
+            at.fail(Kind::Syntax, reason)
+                .called(Phrase::NoContent(word))
+        };
+        self.last.ok_or_else(none)
     }
 
     /// The content that modifiers are about.
@@ -592,7 +622,10 @@ impl<'a> Draft<'a> {
     pub(super) fn set_nocase(&mut self, at: Text<'a>) -> Parsed<()> {
         let content = self.last_mut(at)?;
         match std::mem::replace(&mut content.nocase, true) {
-            true => Err(at.fail(Kind::Conflict, "`nocase` is given twice for this content")),
+            true => {
+                let problem = at.fail(Kind::Conflict, "`nocase` is given twice for this content");
+                Err(problem.called(Phrase::NocaseTwice))
+            }
             false => Ok(()),
         }
     }
@@ -605,11 +638,13 @@ impl<'a> Draft<'a> {
         } else {
             0
         };
-        let value = number(value, least, FAR)?;
+        let bound = || Phrase::Bound(word.lossy(), value_at.lossy());
+        let value = number(value, least, FAR).map_err(|problem| problem.called(bound()))?;
         if let Number::Variable(name) = &value
             && !self.names.contains(name)
         {
-            return Err(unknown_name(value_at, name));
+            let phrase = Phrase::UnknownName(word.lossy(), name.clone());
+            return Err(unknown_name(value_at, name).called(phrase));
         }
         let content = self.last_mut(word)?;
         let length = content.bytes.len() as i64;
@@ -618,11 +653,16 @@ impl<'a> Draft<'a> {
         {
             let name = word.lossy();
             let reason = format!("{name} {n} is less than the content's {length} bytes");
-            return Err(value_at.fail(Kind::Conflict, reason));
+            let phrase = Phrase::TooShort(name, *n, length);
+            return Err(value_at.fail(Kind::Conflict, reason).called(phrase));
         }
         if content.starts {
             let reason = "startswith and a place exclude each other";
-            return Err(word.fail(Kind::Conflict, reason));
+            let phrase = match word.bytes {
+                b"offset" | b"depth" => Phrase::Twice(word.lossy()),
+                _ => Phrase::AbsoluteAndRelative,
+            };
+            return Err(word.fail(Kind::Conflict, reason).called(phrase));
         }
         let absolute = content.offset.is_some() || content.depth.is_some();
         let relative = content.distance.is_some() || content.within.is_some();
@@ -634,12 +674,14 @@ impl<'a> Draft<'a> {
         };
         if excluded {
             let reason = "offset and depth exclude distance and within: places are from the buffer's start or from the match before";
-            return Err(word.fail(Kind::Conflict, reason));
+            let problem = word.fail(Kind::Conflict, reason);
+            return Err(problem.called(Phrase::AbsoluteAndRelative));
         }
         match slot.replace(value) {
             Some(_) => {
                 let reason = format!("`{}` is given twice for this content", word.lossy());
-                Err(word.fail(Kind::Conflict, reason))
+                let problem = word.fail(Kind::Conflict, reason);
+                Err(problem.called(Phrase::Twice(word.lossy())))
             }
             None => Ok(()),
         }

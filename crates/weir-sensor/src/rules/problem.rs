@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::model::SourceLocation;
+use super::phrase::Phrase;
 
 /// Sorts of reasons, for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +56,16 @@ pub(super) struct Problem {
     pub(super) reason: String,
     /// The keyword concerned, for counting.
     pub(super) keyword: Option<String>,
+    /// What logs call it, if they have a phrase for it.
+    pub(super) phrase: Option<Box<Phrase>>,
+}
+
+impl Problem {
+    /// The same, with what logs call it; the first phrase stays.
+    pub(super) fn called(mut self, phrase: Phrase) -> Problem {
+        self.phrase.get_or_insert_with(|| Box::new(phrase));
+        self
+    }
 }
 
 /// What a step of parsing gives.
@@ -77,11 +88,30 @@ pub struct Refused {
     pub keyword: Option<String>,
     /// Why.
     pub reason: String,
+    /// What logs call that, if they have a phrase for it.
+    pub phrase: Option<Box<Phrase>>,
     /// The line; of a rule that a later revision replaced, its message.
     pub text: String,
 }
 
 impl Refused {
+    /// What the log of a run says of it: the part that says it, and the message.
+    pub fn logged(&self) -> (String, String) {
+        match &self.phrase {
+            Some(phrase) => (phrase.module(), phrase.text(self.sid.unwrap_or(0))),
+            None => {
+                let word = self.keyword.as_deref().unwrap_or("parse");
+                let module = format!("detect-{}", word.replace(['.', '_'], "-"));
+                (module, self.reason.clone())
+            }
+        }
+    }
+
+    /// Whether the rule says that it is for another sensor (`requires`): that is no error.
+    pub fn is_skipped(&self) -> bool {
+        self.keyword.as_deref() == Some("requires")
+    }
+
     /// What equal reasons have in common: sort and keyword.
     pub fn class(&self) -> String {
         match &self.keyword {

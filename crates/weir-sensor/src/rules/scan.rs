@@ -5,6 +5,7 @@ use std::ops::Range;
 use memchr::memrchr;
 
 use super::load::Dialect;
+use super::phrase::Phrase;
 use super::problem::{Kind, Parsed};
 use super::text::Text;
 
@@ -222,7 +223,7 @@ pub(super) fn divide(rule: Text<'_>, dialect: Dialect) -> Parsed<(Text<'_>, Vec<
                 true => "the option does not end with `;`, or a quotation mark is not closed",
                 false => "the option does not end with `;`",
             };
-            return Err(rest.fail(Kind::Syntax, reason));
+            return Err(rest.fail(Kind::Syntax, reason).called(Phrase::NoEnd));
         };
         let whole = rest.part(0..end).trim();
         rest = rest.from(end + 1).trim();
@@ -232,7 +233,9 @@ pub(super) fn divide(rule: Text<'_>, dialect: Dialect) -> Parsed<(Text<'_>, Vec<
         };
         if name.is_empty() {
             let at = if whole.is_empty() { rest } else { whole };
-            return Err(at.fail(Kind::Syntax, "an option without a name"));
+            let phrase = Phrase::UnknownKeyword(String::new());
+            let problem = at.fail(Kind::Syntax, "an option without a name");
+            return Err(problem.called(phrase));
         }
         options.push(Opt { name, value, whole });
     }

@@ -130,6 +130,7 @@ impl<'a> Text<'a> {
             kind,
             reason: reason.into(),
             keyword: None,
+            phrase: None,
         }
     }
 

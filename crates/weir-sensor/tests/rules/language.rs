@@ -383,16 +383,16 @@ fn no_data_after_a_content_is_its_end() {
         let rule = rule_of(Dialect::Suricata, HTTP, options);
         rule.groups[0].conditions.clone()
     };
-    let ends = conditions(r#"http.host; content:!".com"; nocase; endswith;"#);
-    let written = conditions(r#"http.host; content:!".com"; nocase; isdataat:!1,relative;"#);
+    let ends = conditions(r#"http.host.raw; content:!".com"; nocase; endswith;"#);
+    let written = conditions(r#"http.host.raw; content:!".com"; nocase; isdataat:!1,relative;"#);
     assert_eq!(written, ends);
-    let old = conditions(r#"content:!".com"; nocase; http_host; isdataat:!1,relative;"#);
+    let old = conditions(r#"content:!".com"; nocase; http_raw_host; isdataat:!1,relative;"#);
     assert_eq!(old, ends);
     // After something else, or another number, it is what it says.
     for options in [
-        r#"http.host; content:!".com"; isdataat:!2,relative;"#,
-        r#"http.host; content:!".com"; pcre:"/a/"; isdataat:!1,relative;"#,
-        r#"http.host; content:!".com"; isdataat:!1;"#,
+        r#"http.host.raw; content:!".com"; isdataat:!2,relative;"#,
+        r#"http.host.raw; content:!".com"; pcre:"/a/"; isdataat:!1,relative;"#,
+        r#"http.host.raw; content:!".com"; isdataat:!1;"#,
     ] {
         assert!(
             conditions(options)

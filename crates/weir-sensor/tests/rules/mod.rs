@@ -4,6 +4,7 @@ mod analysis;
 mod files;
 mod language;
 mod options;
+mod phrases;
 mod refusals;
 mod sets;
 mod values;

@@ -254,7 +254,7 @@ fn what_those_rules_find() {
     let rules = [
         http("http.connection: to_client; content:\"close\"; http.connection: to_server; content:\"keep\";", 1),
         http("http.connection: to_client; content:\"keep\"; http.uri; content:\"x\";", 2),
-        http("http.connection: to_server; content:\"close\"; http.uri; content:\"x\";", 3),
+        http("http.connection: to_server; content:\"close\"; http.stat_code; content:\"200\";", 3),
         http("http.connection: to_client; content:\"close\"; http.uri; content:\"x\";", 4),
         "alert http any any -> any any (msg:\"j\"; flow:to_client; file.data; content:\"x\"; byte_jump:0,0,relative,post_offset 4; content:\"y\"; within:1; sid:5;)\n".to_owned(),
         "alert http any any -> any any (msg:\"j\"; flow:to_client; file.data; content:\"x\"; byte_jump:0,0,relative,post_offset 5; content:\"y\"; within:1; sid:6;)\n".to_owned(),

@@ -11,7 +11,8 @@ use crate::base64;
 use crate::rules::live::{LiveSet, LiveSets};
 use crate::rules::model::{Condition, Dataset, Members, PacketCondition, Said, SetTest};
 use crate::rules::parse::{Context, Draft};
-use crate::rules::problem::{Kind, Parsed};
+use crate::rules::phrase::Phrase;
+use crate::rules::problem::{Kind, Parsed, Problem};
 use crate::rules::scan::{Opt, commas};
 use crate::rules::text::Text;
 use crate::rules::values::name;
@@ -83,6 +84,40 @@ fn set<'a>(
     test: SetTest,
     context: &mut Context<'_>,
 ) -> Parsed<Dataset> {
+    // What is wrong with a set is said with the first rule that says where it comes from.
+    let name = name_at.lossy();
+    let of_scores = matches!(test, SetTest::Score(..));
+    let definition: Vec<String> = rest.iter().map(|part| part.lossy()).collect();
+    let definition = format!("{of_scores} {name} {}", definition.join(","));
+    if context.broken_sets.contains(&definition) {
+        let reason = format!("the set `{name}` was rejected with a rule before this");
+        return Err(name_at.fail(Kind::File, reason));
+    }
+    let result = read_set(draft, (value, name_at, rest), test, context);
+    let is_broken = |problem: &Problem| {
+        matches!(
+            problem.phrase.as_deref(),
+            Some(
+                Phrase::SetEncoding(..)
+                    | Phrase::SetReputation(_)
+                    | Phrase::SetMixed(_)
+                    | Phrase::SetNotText
+                    | Phrase::SetTooLarge
+            )
+        )
+    };
+    if result.as_ref().err().is_some_and(is_broken) {
+        context.broken_sets.insert(definition);
+    }
+    result
+}
+
+fn read_set<'a>(
+    draft: &mut Draft<'a>,
+    (value, name_at, rest): (Text<'a>, Text<'a>, &[Text<'a>]),
+    test: SetTest,
+    context: &mut Context<'_>,
+) -> Parsed<Dataset> {
     let scored = matches!(test, SetTest::Score(..));
     let (mut kind, mut file, mut subdomains) = (None, None, false);
     let (mut state, mut save, mut memcap) = (None, None, None);
@@ -144,7 +179,14 @@ fn set<'a>(
     let path = match written {
         Some(file) => {
             let path = context.settings.set_files.path(Path::new(file.str()?));
-            Some(path.map_err(|why| file.fail(Kind::File, why))?)
+            let failed = |why| {
+                let problem = file.fail(Kind::File, why);
+                match is_outside(file) {
+                    true => problem.called(outside(file)),
+                    false => problem,
+                }
+            };
+            Some(path.map_err(failed)?)
         }
         None => None,
     };
@@ -160,7 +202,8 @@ fn set<'a>(
         Some((live, said)) => {
             if let Some(kind) = kind.filter(|k| !k.is(live.kind())) {
                 let reason = format!("the set `{name}` is one of type {}", live.kind());
-                return Err(kind.fail(Kind::Conflict, reason));
+                let phrase = Phrase::SetType(name.clone());
+                return Err(kind.fail(Kind::Conflict, reason).called(phrase));
             }
             agreed(draft, &live, path, memcap);
             (live, said)
@@ -173,12 +216,13 @@ fn set<'a>(
             let kind = kind.ok_or_else(|| missing("type"))?;
             let (members, said) = match (file, &path, form.lines) {
                 (Some(file), _, Some(lines)) => {
-                    let (members, said) = form.members(draft, (file, kind), lines, context)?;
+                    let (members, said) =
+                        form.members(draft, (file, &name, kind), lines, context)?;
                     (members, Some(said))
                 }
                 (Some(file), _, None) => {
                     let text = dataset_file(file, context.datasets)?;
-                    (members(file, &text, kind, scored)?, None)
+                    (members(file, &text, (&name, kind), scored)?, None)
                 }
                 // What it was when the run before was over; nothing before the first.
                 (None, Some(path), _) if state.is_some() && path.exists() => {
@@ -186,7 +230,7 @@ fn set<'a>(
                     let text = fs::read(path).map_err(|e| {
                         at.fail(Kind::File, format!("cannot read {}: {e}", path.display()))
                     })?;
-                    (members(at, &text, kind, scored)?, None)
+                    (members(at, &text, (&name, kind), scored)?, None)
                 }
                 _ => {
                     decoded(b"", kind)?;
@@ -207,7 +251,8 @@ fn set<'a>(
                     let live = LiveSet::new(&key, &kind.lossy(), Arc::new(members), memcap, path);
                     if live.is_too_large() {
                         let reason = format!("the set `{name}` is larger than its memcap");
-                        return Err(value.fail(Kind::Value, reason));
+                        let problem = value.fail(Kind::Value, reason);
+                        return Err(problem.called(Phrase::SetTooLarge));
                     }
                     let live = Arc::new(live);
                     context.sets.insert(key, (Arc::clone(&live), said.clone()));
@@ -290,7 +335,7 @@ impl<'a> Form<'a> {
     fn members(
         &self,
         draft: &mut Draft<'_>,
-        (file, kind): (Text<'a>, Text<'a>),
+        (file, set, kind): (Text<'a>, &str, Text<'a>),
         lines: bool,
         context: &Context<'_>,
     ) -> Parsed<(Members, Said)> {
@@ -337,7 +382,10 @@ impl<'a> Form<'a> {
             let Some(member) = member else {
                 let what = kind.lossy();
                 let reason = format!("`{key}` of object {number} of the file is no {what}");
-                return Err(wrong(reason));
+                return Err(wrong(reason).called(match value.is_string() {
+                    true => Phrase::SetEncoding(set.to_owned(), encoding(kind)),
+                    false => Phrase::SetNotText,
+                }));
             };
             if self.remove.is_some() {
                 take_out(&mut object, key);
@@ -399,36 +447,77 @@ fn decoded(line: &[u8], kind: Text<'_>) -> Parsed<Option<Vec<u8>>> {
 }
 
 /// The members that a file lists, one a line; `scored`: each with its reputation behind a comma.
-fn members(file: Text<'_>, text: &[u8], kind: Text<'_>, scored: bool) -> Parsed<Members> {
+fn members(
+    file: Text<'_>,
+    text: &[u8],
+    (name, kind): (&str, Text<'_>),
+    scored: bool,
+) -> Parsed<Members> {
     let mut members = Members::new();
+    // Whether there is a reputation behind members: all lines or none, and what a set has no use for is not kept.
+    let mut with_scores = None;
     for (line, number) in text.split(|b| *b == b'\n').zip(1..) {
         let line = line.trim_ascii();
         if line.is_empty() {
             continue;
         }
-        let (line, score) = match line.iter().position(|b| *b == b',') {
-            Some(at) if scored => {
-                let score = std::str::from_utf8(line[at + 1..].trim_ascii());
-                (
-                    line[..at].trim_ascii(),
-                    score.ok().and_then(|s| s.parse().ok()),
-                )
-            }
-            _ if scored => (line, None),
-            _ => (line, Some(0)),
+        let fail = |reason: String, phrase: Phrase| {
+            let reason = format!("line {number} of the file {reason}");
+            Err(file.fail(Kind::File, reason).called(phrase))
         };
-        let member = decoded(line, kind)?;
-        let Some((member, score)) = member.zip(score) else {
-            let what = match scored {
-                true => "with a reputation from 0 to 65,535",
-                false => "and nothing else",
-            };
-            let reason = format!("line {number} of the file is no {} {what}", kind.lossy());
-            return Err(file.fail(Kind::File, reason));
+        let (word, score) = match line.iter().position(|b| *b == b',') {
+            Some(at) => (line[..at].trim_ascii(), Some(line[at + 1..].trim_ascii())),
+            None => (line, None),
+        };
+        if *with_scores.get_or_insert(score.is_some()) != score.is_some() {
+            let reason = "has a reputation and the line before it has none, or the other way round";
+            return fail(reason.to_owned(), Phrase::SetMixed(name.to_owned()));
+        }
+        let Some(member) = decoded(word, kind)? else {
+            let reason = format!("is no {}", kind.lossy());
+            let phrase = Phrase::SetEncoding(name.to_owned(), encoding(kind));
+            return fail(reason, phrase);
+        };
+        let number = score.map(|score| std::str::from_utf8(score).ok()?.parse().ok());
+        let score = match number {
+            Some(Some(score)) => score,
+            None if !scored => 0,
+            _ => {
+                let reason = "has no reputation from 0 to 65,535".to_owned();
+                return fail(reason, Phrase::SetReputation(name.to_owned()));
+            }
         };
         members.insert(member, score);
     }
+    if !scored {
+        members.values_mut().for_each(|score| *score = 0);
+    }
     Ok(members)
+}
+
+/// What logs call the form of members of a type.
+fn encoding(kind: Text<'_>) -> &'static str {
+    match kind.bytes {
+        b"string" => "base64 encoding",
+        b"md5" | b"sha256" => "hash for set",
+        _ => "address for set",
+    }
+}
+
+/// Whether a path leaves its folder.
+fn is_outside(file: Text<'_>) -> bool {
+    let path = file.lossy();
+    let is_below = |c: Component<'_>| matches!(c, Component::Normal(_) | Component::CurDir);
+    !Path::new(&path).components().all(is_below)
+}
+
+/// What logs call a path that leaves its folder.
+fn outside(file: Text<'_>) -> Phrase {
+    let path = file.lossy();
+    match Path::new(&path).is_absolute() {
+        true => Phrase::AbsolutePath(path),
+        false => Phrase::ParentPath(path),
+    }
 }
 
 /// Adds a set of a configuration to those that outlive rules, with what its file has.
@@ -443,7 +532,7 @@ pub(crate) fn configure(
     save: Option<PathBuf>,
 ) -> Result<(), String> {
     let word = Text::new(kind.as_bytes());
-    let members = members(word, text, word, false).map_err(|problem| problem.reason)?;
+    let members = members(word, text, (name, word), false).map_err(|problem| problem.reason)?;
     let set = LiveSet::new(name, kind, Arc::new(members), memcap, save);
     if set.is_too_large() {
         return Err("it is larger than its memcap".to_owned());
@@ -492,12 +581,9 @@ fn octets(address: IpAddr) -> Vec<u8> {
 /// The bytes of a file that a rule names; below the folder of datasets, for rules come from elsewhere.
 fn dataset_file(file: Text<'_>, folder: Option<&Path>) -> Parsed<Vec<u8>> {
     let path = Path::new(file.str()?);
-    let below = path
-        .components()
-        .all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
-    if !below {
+    if is_outside(file) {
         let reason = "a rule may name files below the folder of datasets only";
-        return Err(file.fail(Kind::File, reason));
+        return Err(file.fail(Kind::File, reason).called(outside(file)));
     }
     let Some(folder) = folder else {
         let reason = "there is no folder of datasets";

@@ -5,6 +5,7 @@ use crate::rules::header;
 use crate::rules::load::Dialect;
 use crate::rules::model::{PacketCondition, Range, Spoken, StreamSide, Tag, TagMetric, TagScope};
 use crate::rules::parse::{Context, Draft};
+use crate::rules::phrase::Phrase;
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
 use crate::rules::text::Text;
@@ -119,7 +120,8 @@ pub(super) fn iprep(draft: &mut Draft<'_>, value: Text<'_>, context: &Context<'_
             "no table of reputation has the category `{}`",
             category.lossy()
         );
-        return Err(category.fail(Kind::File, reason));
+        let phrase = Phrase::IpCategory(category.lossy());
+        return Err(category.fail(Kind::File, reason).called(phrase));
     };
     let Some((operator, score)) = rest else {
         draft.rule.packet.push(PacketCondition::Reputation {

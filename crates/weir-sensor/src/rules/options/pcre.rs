@@ -5,6 +5,7 @@ use crate::buffer::Buffer;
 use crate::rules::load::Dialect;
 use crate::rules::model::{Capture, Condition, Kept, Pcre};
 use crate::rules::parse::{Context, Draft};
+use crate::rules::phrase::{Phrase, described};
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
 use crate::rules::text::Text;
@@ -140,7 +141,8 @@ pub(super) fn pcre<'a>(
                 buffer.name(),
                 draft.parts[current].buffer.name()
             );
-            return Err(at.fail(Kind::Conflict, reason));
+            let phrase = Phrase::ExpressionBuffer(described(buffer));
+            return Err(at.fail(Kind::Conflict, reason).called(phrase));
         }
         (Some((buffer, _)), None) => draft.part_of(buffer),
         _ => draft.place(false),

@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::rules::load::Dialect;
 use crate::rules::model::{Condition, Entropy, Number, Range, Transform};
 use crate::rules::parse::{Draft, unknown_name};
+use crate::rules::phrase::Phrase;
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
 use crate::rules::values::range;
@@ -56,7 +57,8 @@ pub(super) fn reading<'a>(draft: &mut Draft<'a>, condition: Condition, opt: Opt<
         if let Number::Variable(name) = number
             && !draft.names.contains(name)
         {
-            return Err(unknown_name(opt.whole, name));
+            let phrase = Phrase::UnknownVariable(opt.name.lossy(), name.clone());
+            return Err(unknown_name(opt.whole, name).called(phrase));
         }
     }
     if ends_content(draft, &condition) {
@@ -76,7 +78,8 @@ pub(super) fn reading<'a>(draft: &mut Draft<'a>, condition: Condition, opt: Opt<
         && !draft.has_place()
     {
         let reason = "`relative` without a condition before it that has a place";
-        return Err(opt.whole.fail(Kind::Conflict, reason));
+        let problem = opt.whole.fail(Kind::Conflict, reason);
+        return Err(problem.called(Phrase::NothingBefore));
     }
     let new = match &condition {
         Condition::ByteExtract(e) => Some(e.name.clone()),

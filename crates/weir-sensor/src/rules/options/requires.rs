@@ -37,7 +37,8 @@ pub(super) fn requires(value: Text<'_>, dialect: Dialect, features: Features) ->
             }
         };
         if !met {
-            let reason = format!("the rule requires {}", part.lossy());
+            let kind = what.lossy();
+            let reason = format!("missing a required {kind}: {}", part.lossy());
             return Err(part.fail(Kind::Unsupported, reason));
         }
     }
