@@ -456,3 +456,54 @@ fn listens(name: &str, interface: &str, capture: &[&str]) {
         serde_json::from_str(first.lines().next().expect("one")).expect("JSON");
     assert_eq!(first["in_iface"], interface);
 }
+
+/// Files of the log have the phrases that sites search, and no control characters of rules.
+#[test]
+fn the_log_names_rejected_rules() {
+    let folder = Folder::new("phrases");
+    let rules = "alert udp any any -> any any (msg:\"a\"; content:\"AA\"; depth:50; depth:20; sid:1;)\n\
+alert udp any any -> any any (msg:\"b\x1b[2J\"; content:\"|l0|\"; sid:2;)\n\
+alert udp any any -> any any (msg:\"c\"; requires: feature fortune; sid:3;)\n";
+    let rules = folder.file("a.rules", rules);
+    let config = folder.file(
+        "a.yaml",
+        "logging:\n  default-log-level: info\n  outputs:\n    - file: {filename: sensor.log}\nclassification-file: /nowhere/classes\n",
+    );
+    let more = folder.file(
+        "b.yaml",
+        "decoder:\n  erspan:\n    typeI:\n      enabled: yes\n",
+    );
+    let log = folder.0.join("log").display().to_string();
+    let run = |more: &[&str]| {
+        let args = ["sensor", "-c", &config, "-S", &rules, "-l", &log, "-T"];
+        let out = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(args)
+            .args(more)
+            .output()
+            .expect("it runs");
+        (
+            out.status.code(),
+            String::from_utf8_lossy(&out.stdout).into_owned(),
+        )
+    };
+    let (status, out) = run(&["--include", &more]);
+    assert_eq!(status, Some(0), "{out}");
+    assert!(
+        out.contains("rule 3: missing a required feature: feature fortune"),
+        "{out}"
+    );
+    let text = fs::read_to_string(folder.0.join("log/sensor.log")).expect("a log");
+    for line in [
+        "Error: detect-depth: can't use multiple depths for the same content.",
+        "Error: detect-content: Invalid hex code in content - |l0|, hex l. Invalidating signature.",
+        "Info: detect-requires: missing a required feature: feature fortune",
+        "Warning: classification-config: could not open: \"/nowhere/classes\"",
+        "Warning: config: ERSPAN Type I is no longer configurable",
+        "Warning: detect: 1 rule files specified, but no rules were loaded!",
+        "msg:\"b\\u{1b}[2J\"",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert_eq!(text.matches("error parsing signature").count(), 2, "{text}");
+    assert!(!text.contains('\x1b'));
+}

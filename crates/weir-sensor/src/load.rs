@@ -24,6 +24,8 @@ pub struct Book {
     pub refused: Vec<Refused>,
     /// Where classes came from.
     pub classes: Option<PathBuf>,
+    /// Files beside the rules that the configuration names and that cannot be read: which part of the sensor wants them, and why not.
+    pub missing: Vec<(&'static str, String)>,
 }
 
 /// Why rules cannot be loaded at all.
@@ -200,8 +202,20 @@ pub(crate) fn empty_book(
         .classification
         .clone()
         .or_else(|| beside.filter(|path| path.is_file()));
-    if let Some(path) = &place {
-        let (list, bad) = read_classes(&path.display().to_string(), &read(path)?);
+    // Rules are loaded without classes and addresses of references: alerts then say less.
+    let mut missing = Vec::new();
+    let mut beside_rules = |part, path: &Path| match std::fs::read(path) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            let path = path.display();
+            missing.push((part, format!("could not open: \"{path}\": {error}")));
+            None
+        }
+    };
+    let text = place.as_deref();
+    let text = text.and_then(|path| Some((path, beside_rules("classification-config", path)?)));
+    if let Some((path, text)) = text {
+        let (list, bad) = read_classes(&path.display().to_string(), &text);
         classes = list;
         refused.extend(bad);
     }
@@ -209,8 +223,10 @@ pub(crate) fn empty_book(
     if config.logs.options.references {
         let beside = folder.map(|folder| folder.join("reference.config"));
         let named = config.references.clone();
-        if let Some(path) = named.or_else(|| beside.filter(|path| path.is_file())) {
-            let (list, bad) = read_references(&path.display().to_string(), &read(&path)?);
+        let path = named.or_else(|| beside.filter(|path| path.is_file()));
+        let text = path.and_then(|path| Some((beside_rules("reference-config", &path)?, path)));
+        if let Some((text, path)) = text {
+            let (list, bad) = read_references(&path.display().to_string(), &text);
             references = list;
             refused.extend(bad);
         }
@@ -284,6 +300,7 @@ pub(crate) fn empty_book(
         settings,
         refused,
         classes: place,
+        missing,
     })
 }
 

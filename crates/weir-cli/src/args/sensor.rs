@@ -102,6 +102,9 @@ pub(crate) struct SettingsArgs {
     /// Configuration file: TOML (*.toml) or Suricata-style YAML; repeatable, later files override
     #[arg(short = 'c', long = "config", value_name = "FILE")]
     pub(crate) configs: Vec<PathBuf>,
+    /// Read this file after the configuration: what it says overrides; repeatable
+    #[arg(long = "include", value_name = "FILE")]
+    pub(crate) includes: Vec<PathBuf>,
     /// Override a configuration value: KEY=VALUE, for example vars.address-groups.HOME_NET=10.0.0.0/8
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) sets: Vec<String>,

@@ -58,7 +58,8 @@ fn config(args: &SettingsArgs) -> Result<SensorConfig, Failure> {
 }
 
 fn settings(args: &SettingsArgs) -> Result<Settings, Failure> {
-    let mut settings = Settings::read(&args.configs).map_err(Failure::usage)?;
+    let files: Vec<PathBuf> = [&args.configs[..], &args.includes[..]].concat();
+    let mut settings = Settings::read(&files).map_err(Failure::usage)?;
     // As users of such sensors say it where they have no section for records of DNS.
     if let Ok(version) = std::env::var("SURICATA_EVE_DNS_VERSION") {
         settings
@@ -205,20 +206,26 @@ fn sense_with(
         output::complain(&format!("{key}: {what}"));
         journal.say(Level::Warning, "config", &format!("{key}: {what}"));
     }
+    for (key, what) in &config.obsolete {
+        output::complain(&format!("{key}: {what}"));
+        journal.say(Level::Warning, "config", what);
+    }
     if args.verbose > 0 {
         report::tell_unknown(&config.unknown);
     }
+    say_loaded(journal, &loaded);
     if args.strict {
         strict(&loaded, &config)?;
     }
-    journal.say(Level::Info, "detect", &loaded.summary());
     let Some(mut source) = source else {
         if args.json {
             output::json(&report::tested(&loaded))?;
         } else {
             output::out(&format!(
-                "{} rules loaded, {} rejected; the configuration is valid\n",
-                loaded.rules, loaded.refused
+                "{} rules loaded, {} rejected; the configuration is valid\n{}",
+                loaded.rules,
+                loaded.refused,
+                loaded.remarks()
             ))?;
         }
         return Ok(ExitCode::SUCCESS);
@@ -266,7 +273,7 @@ fn sense_with(
         )),
         Say::Script(text) => {
             output::complain(text);
-            told(text);
+            told(&format!("Lua script failed to run successfully: {text}"));
         }
         Say::SetNotWritten(path, error) => {
             let text = format!("{}: {error}; the set is not kept", path.display());
@@ -327,7 +334,7 @@ fn sense_with(
             summary.skipped.len() - SHOWN
         ));
     }
-    // Of a directory in which nothing is a capture, somebody expected something else.
+    // Of a directory in which nothing is a capture, somebody may have expected something else.
     let nothing = summary.source.files == 0 && !summary.skipped.is_empty() && !args.follow;
     if nothing {
         output::complain("no capture to read");
@@ -342,11 +349,28 @@ fn sense_with(
     }
     // A capture that ends early is decided up to there, and was told.
     Ok(
-        match summary.problems.len() == summary.partial && !nothing {
+        match summary.problems.len() == summary.partial && !(nothing && args.strict) {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(1),
         },
     )
+}
+
+/// Says in the log how many rules were loaded of how many files.
+fn say_loaded(journal: &mut Journal, loaded: &report::Loaded) {
+    if loaded.unstored {
+        journal.say(Level::Warning, "detect-filestore", report::UNSTORED);
+    }
+    match loaded.rules {
+        0 if loaded.files > 0 => {
+            let files = loaded.files;
+            let message = format!("{files} rule files specified, but no rules were loaded!");
+            journal.say(Level::Warning, "detect", &message);
+        }
+        _ => journal.say(Level::Info, "detect", &loaded.summary()),
+    }
+    let message = format!("{} signatures processed", loaded.rules);
+    journal.say(Level::Info, "detect", &message);
 }
 
 /// Writes the analysis of the rules to the log directory, and says what became of the rules.
@@ -366,7 +390,11 @@ fn analysis(
     let loaded = report::Loaded::new(book, &uncompiled, &engine, started.elapsed());
     report::tell_rules(book, &uncompiled, args.verbose);
     journal.rules(book, &uncompiled);
-    journal.say(Level::Info, "detect", &loaded.summary());
+    for (key, what) in &config.obsolete {
+        output::complain(&format!("{key}: {what}"));
+        journal.say(Level::Warning, "config", what);
+    }
+    say_loaded(journal, &loaded);
     if analysis.files.is_empty() {
         output::complain(
             "the configuration asks for no analysis: set engine-analysis.rules=yes, engine-analysis.rules-fast-pattern=yes or detect.profiling.grouping.dump-to-disk=yes",

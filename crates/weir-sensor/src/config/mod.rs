@@ -109,6 +109,8 @@ pub struct SensorConfig {
     pub vital: Vec<(String, &'static str)>,
     /// Keys that contradict others and are not followed, in the same form.
     pub contrary: Vec<(String, &'static str)>,
+    /// Keys that could be set once, and what holds now, in the same form.
+    pub obsolete: Vec<(String, &'static str)>,
 }
 
 /// The key of the folder for data.
@@ -234,6 +236,7 @@ impl SensorConfig {
             unknown: Vec::new(),
             vital: Vec::new(),
             contrary: prevention::contrary(s)?.into_iter().collect(),
+            obsolete: vital::obsolete(s),
         };
         let unknown = s.unknown();
         let mut vital: Vec<(String, &'static str)> = (unknown.iter())

@@ -42,6 +42,19 @@ const KEYS: &[(&str, &str)] = &[(
     "there is one set of rules for all traffic",
 )];
 
+/// Keys that could be set once, and what holds now whatever they say.
+const OBSOLETE: &[(&str, &str)] = &[(
+    "decoder.erspan.typeI.enabled",
+    "ERSPAN Type I is no longer configurable; it is always decoded",
+)];
+
+/// Those of them that somebody sets, with their value.
+pub(super) fn obsolete(s: &Settings) -> Vec<(String, &'static str)> {
+    let set =
+        |(key, what): &(&str, &'static str)| Some((format!("{key}: {}", s.text(key)?), *what));
+    OBSOLETE.iter().filter_map(set).collect()
+}
+
 /// What is lost with a key that changes nothing; `None`: nothing that anybody would miss.
 pub(super) fn vital(s: &Settings, key: &str, value: &str) -> Option<&'static str> {
     let value = value.trim().to_ascii_lowercase();

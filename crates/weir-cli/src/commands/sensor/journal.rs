@@ -102,7 +102,7 @@ impl Journal {
                     "engine": {"module": module, "message": message},
                 })
                 .to_string(),
-                false => format!("{time} {name}: {module}: {message}"),
+                false => plain(&format!("{time} {name}: {module}: {message}")),
             };
             let _ = writeln!(output.file, "{line}");
         }
@@ -114,8 +114,16 @@ impl Journal {
             let message = format!("{}:{}: {}", one.place.file, one.place.line, one.reason);
             self.say(Level::Warning, "config", &message);
         }
+        for (part, why) in &book.missing {
+            self.say(Level::Warning, part, why);
+        }
         for one in &book.loaded.refused {
-            self.say(Level::Error, "detect", &one.reason);
+            let (module, message) = one.logged();
+            if one.is_skipped() {
+                self.say(Level::Info, &module, &message);
+                continue;
+            }
+            self.say(Level::Error, &module, &message);
             let (file, line) = (&one.place.file, one.place.line);
             let message = format!(
                 "error parsing signature \"{}\" from file {file} at line {line}",
@@ -133,6 +141,18 @@ impl Journal {
             self.say(Level::Error, "detect", &message);
         }
     }
+}
+
+/// A line of a log: rules, captures and peers are foreign, and control characters of theirs would forge lines or move a terminal's cursor.
+fn plain(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    for c in line.chars() {
+        match c.is_control() {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 fn level(settings: &Settings, key: &str) -> Result<Option<Level>, Failure> {
@@ -153,4 +173,16 @@ fn wrong(key: &str, value: &str, expected: &'static str) -> Failure {
         value: value.to_owned(),
         expected,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        let line = "bad rule \"a\r\n2026 Error: forged\" \u{1b}[2J\u{9b}K \u{e9}";
+        let expected = "bad rule \"a\\r\\n2026 Error: forged\" \\u{1b}[2J\\u{9b}K \u{e9}";
+        assert_eq!(plain(line), expected);
+    }
 }

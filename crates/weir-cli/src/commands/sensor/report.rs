@@ -15,15 +15,22 @@ use crate::output;
 /// Refused rules that are shown without `-v`.
 const SHOWN: usize = 5;
 
+/// What is said where rules ask for files that no output writes.
+pub(super) const UNSTORED: &str = "One or more rule(s) depends on the file-store output log which is not enabled. Enable the output \"file-store\"";
+
 /// What became of the rules.
 pub(super) struct Loaded {
     pub(super) rules: usize,
     pub(super) refused: usize,
     /// Those of them that require something else than this sensor (`requires`).
     pub(super) skipped: usize,
+    /// The first of those, each as a line.
+    first_skipped: Vec<String>,
+    /// A rule asks for files to be written out, and they are not.
+    pub(super) unstored: bool,
     /// Lines of files beside the rules that were refused: thresholds, classes, reputation.
     pub(super) lines: usize,
-    files: usize,
+    pub(super) files: usize,
     took: Duration,
 }
 
@@ -34,12 +41,14 @@ impl Loaded {
         engine: &Engine,
         took: Duration,
     ) -> Loaded {
+        let skipped = || book.loaded.refused.iter().filter(|r| r.is_skipped());
         Loaded {
             rules: engine.rules(),
             refused: book.loaded.refused.len() + uncompiled.len(),
-            skipped: (book.loaded.refused.iter())
-                .filter(|r| r.keyword.as_deref() == Some("requires"))
-                .count(),
+            skipped: skipped().count(),
+            first_skipped: skipped().take(SHOWN).map(|r| r.to_string()).collect(),
+            unstored: (book.loaded.notes.iter())
+                .any(|n| n.text.starts_with("`filestore`: files are not")),
             lines: book.refused.len(),
             files: book.loaded.files,
             took,
@@ -48,6 +57,22 @@ impl Loaded {
 }
 
 impl Loaded {
+    /// The rules that say they are for another sensor: the first of them, and how many more there are. What an output that is off leaves undone.
+    pub(super) fn remarks(&self) -> String {
+        let mut text = String::new();
+        for line in &self.first_skipped {
+            let _ = writeln!(text, "skipped   {line}");
+        }
+        let more = self.skipped - self.first_skipped.len();
+        if more > 0 {
+            let _ = writeln!(text, "skipped   ... and {more} more rules");
+        }
+        if self.unstored {
+            let _ = writeln!(text, "note      {UNSTORED}");
+        }
+        text
+    }
+
     /// How many rules of how many files were loaded.
     pub(super) fn summary(&self) -> String {
         format!(
@@ -62,13 +87,18 @@ impl Loaded {
 
 /// Refused rules, to standard error.
 pub(super) fn tell_rules(book: &Book, uncompiled: &[Uncompiled], verbose: u8) {
-    let all = book.refused.len() + book.loaded.refused.len() + uncompiled.len();
     let most = if verbose > 0 { usize::MAX } else { SHOWN };
     let mut text = String::new();
-    for one in book.refused.iter().chain(&book.loaded.refused).take(most) {
+    // Rules that say they are for another sensor are no errors: the summary has them.
+    let refused = || {
+        let rules = book.loaded.refused.iter().filter(|r| !r.is_skipped());
+        book.refused.iter().chain(rules)
+    };
+    let all = refused().count() + uncompiled.len();
+    for one in refused().take(most) {
         let _ = writeln!(text, "weir: {}", one.explain());
     }
-    let left = most.saturating_sub(book.refused.len() + book.loaded.refused.len());
+    let left = most.saturating_sub(all - uncompiled.len());
     for one in uncompiled.iter().take(left) {
         let _ = writeln!(
             text,
@@ -94,6 +124,9 @@ pub(super) fn tell_rules(book: &Book, uncompiled: &[Uncompiled], verbose: u8) {
         if let Some(path) = &book.classes {
             let _ = writeln!(text, "weir: classification from {}", path.display());
         }
+    }
+    for (_, why) in &book.missing {
+        let _ = writeln!(text, "weir: {why}");
     }
     output::tell(&text);
 }
@@ -136,6 +169,7 @@ pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
             n => format!(", and {n} threshold, classification or reputation lines rejected"),
         }
     );
+    text += &loaded.remarks();
     let rate = source.frames as f64 / summary.elapsed.as_secs_f64().max(1e-9);
     let _ = writeln!(
         text,
