@@ -506,4 +506,9 @@ alert udp any any -> any any (msg:\"c\"; requires: feature fortune; sid:3;)\n";
     }
     assert_eq!(text.matches("error parsing signature").count(), 2, "{text}");
     assert!(!text.contains('\x1b'));
+    let (_, out) = run(&["--include", &more, "--dump-config"]);
+    assert!(
+        out.contains("decoder.erspan.typeI.enabled = yes\n"),
+        "{out}"
+    );
 }

@@ -243,6 +243,13 @@ impl Settings {
         self.find(key).is_some()
     }
 
+    /// All keys with their values, in order: `key = value`. A part of a list that has a name stands as the value of its number, too.
+    pub fn dump(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        dump(&self.root, &mut String::new(), &mut lines);
+        lines
+    }
+
     /// Keys with a value that nobody asked for: they change nothing.
     pub fn unknown(&self) -> Vec<String> {
         let mut leaves = Vec::new();
@@ -267,6 +274,40 @@ fn text(value: &Value) -> Option<String> {
         Value::Number(n) => Some(n.to_string()),
         Value::Bool(b) => Some(b.to_string()),
         _ => None,
+    }
+}
+
+fn dump(value: &Value, prefix: &mut String, lines: &mut Vec<String>) {
+    let mut below = |name: &str, value: &Value, lines: &mut Vec<String>| {
+        let length = prefix.len();
+        if length > 0 {
+            prefix.push('.');
+        }
+        prefix.push_str(name);
+        if let (Value::Object(map), true) = (value, name.bytes().all(|b| b.is_ascii_digit()))
+            && let Some(first) = map.keys().next()
+        {
+            lines.push(format!("{prefix} = {first}"));
+        }
+        dump(value, prefix, lines);
+        prefix.truncate(length);
+    };
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(name, value)| below(name, value, lines)),
+        Value::Array(list) => {
+            for (number, value) in list.iter().enumerate() {
+                below(&number.to_string(), value, lines);
+            }
+        }
+        // As configurations write it.
+        Value::Bool(true) => lines.push(format!("{prefix} = yes")),
+        Value::Bool(false) => lines.push(format!("{prefix} = no")),
+        other => lines.push(match text(other) {
+            Some(text) => format!("{prefix} = {text}"),
+            None => format!("{prefix} = (null)"),
+        }),
     }
 }
 
@@ -395,6 +436,26 @@ fn gather(value: &Value, prefix: &mut String, leaves: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dump_has_every_key() {
+        let text = "vars:\n  a: 1\n  d: yes\noutputs:\n  - fast:\n      enabled: \"no\"\nrule-files: [x, z.rules]\nnone:\n";
+        let mut settings = Settings::parse(text, false).expect("YAML");
+        settings.set("vars.b.c=2").expect("set");
+        let mut lines = settings.dump();
+        lines.sort();
+        let expected = [
+            "none = (null)",
+            "outputs.0 = fast",
+            "outputs.0.fast.enabled = no",
+            "rule-files.0 = x",
+            "rule-files.1 = z.rules",
+            "vars.a = 1",
+            "vars.b.c = 2",
+            "vars.d = yes",
+        ];
+        assert_eq!(lines, expected);
+    }
 
     const YAML: &str = "%YAML 1.1\n---\n# comment\nvars:\n  address-groups:\n    HOME_NET: \"[10.0.0.0/8,!10.1.0.0/16]\"\n    EXTERNAL_NET: \"!$HOME_NET\"\n  port-groups:\n    ORACLE_PORTS: 1521\nstream:\n  memcap: 64 MiB\n  midstream: yes\n  prealloc-sessions: 2048\noutputs:\n  - fast:\n      enabled: no\n  - eve-log:\n      enabled: yes\n      types:\n        - alert:\n            payload: yes\n        - dns\nrule-files:\n  - a.rules\n  - b.rules\n";
 

@@ -214,6 +214,18 @@ pub(crate) struct SensorRunArgs {
     /// Exit with status 1 if a rule is rejected, 2 if a configuration key asks for an unsupported output
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Print the configuration with what the command line changes of it, one `key = value` a line, and exit
+    #[arg(long, hide_short_help = true)]
+    pub(crate) dump_config: bool,
+    /// List the keywords of rules, and exit
+    #[arg(long, hide_short_help = true)]
+    pub(crate) list_keywords: bool,
+    /// List the application protocols that rules may name, and exit
+    #[arg(long, hide_short_help = true)]
+    pub(crate) list_app_layer_protos: bool,
+    /// Accepted for configurations of others: nothing here depends on chance
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_random: bool,
     /// Print the summary as one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -18,7 +18,7 @@ use weir_sensor::config::{
 };
 use weir_sensor::load::{BookError, named};
 use weir_sensor::matcher;
-use weir_sensor::rules::Dialect;
+use weir_sensor::rules::{Dialect, keywords};
 use weir_sensor::run::{Controls, Reload, RunError, Say, Setup, run as run_sensor};
 use weir_sensor::settings::Settings;
 #[cfg(feature = "libpcap")]
@@ -106,8 +106,35 @@ fn files(
     Ok(found)
 }
 
+/// What is asked for instead of a run.
+fn listed(args: &SensorRunArgs, settings: &Settings) -> Option<String> {
+    let list = |title: &str, names: Vec<&str>| {
+        let lines = names.iter().map(|name| format!("- {name}\n"));
+        Some(
+            lines.fold(format!("=====Supported {title}=====\n"), |text, line| {
+                text + &line
+            }),
+        )
+    };
+    if args.dump_config {
+        let mut text = settings.dump().join("\n");
+        text.push('\n');
+        return Some(text);
+    }
+    if args.list_keywords {
+        return list("keywords", keywords::names(dialect(&args.settings)));
+    }
+    args.list_app_layer_protos
+        .then(|| list("App Layer Protocols", keywords::protocol_names()))
+        .flatten()
+}
+
 fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     let settings = settings(&args.settings)?;
+    if let Some(text) = listed(args, &settings) {
+        output::out(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let (Some(names), true) = (&args.inline, args.detach) {
         return give_back(names);
     }

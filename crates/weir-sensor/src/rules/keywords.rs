@@ -408,6 +408,43 @@ fn protocols() -> String {
     out
 }
 
+/// All keywords that rules of a dialect may have, sorted.
+pub fn names(dialect: Dialect) -> Vec<&'static str> {
+    let words = WORDS
+        .iter()
+        .filter(|(.., dialects, _)| dialects.has(dialect));
+    let mut names: Vec<&str> = words
+        .flat_map(|(_, name, aliases, ..)| std::iter::once(*name).chain(aliases.iter().copied()))
+        .collect();
+    match dialect {
+        Dialect::Suricata => {
+            for fact in PROTOCOLS.iter().flat_map(|row| row.facts) {
+                names.push(fact.keyword);
+                names.extend(fact.aliases);
+            }
+            for buffer in Buffer::ALL {
+                let (sticky, modifiers) = buffer.words();
+                // A frame is a value of `frame`.
+                names.extend(sticky.iter().filter(|name| !name.contains(':')));
+                names.extend(modifiers);
+            }
+        }
+        Dialect::Snort => names.extend(SNORT_BUFFERS.iter().map(|(name, _)| name)),
+    }
+    names.extend(NOTED.iter().map(|(name, _)| name));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The protocols that rules may name, sorted.
+pub fn protocol_names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = PROTOCOLS.iter().map(|row| row.app.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 /// The tables of docs/sensor-rules.md.
 pub fn tables() -> String {
     let mut out = String::new();
