@@ -525,6 +525,16 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// The content that was added last is in lower case: it is looked for in either.
+    pub(super) fn lower_last(&mut self) {
+        let items = self.parts.iter_mut().flat_map(|part| &mut part.items);
+        if let Some(item) = items.max_by_key(|item| item.at.start)
+            && let Condition::Content(content) = &mut item.condition
+        {
+            content.bytes.make_ascii_lowercase();
+        }
+    }
+
     /// `content`, and `uricontent`.
     pub(super) fn content(&mut self, opt: Opt<'a>, buffer: Option<Buffer>) -> Parsed<()> {
         let value = opt.need()?;

@@ -421,7 +421,11 @@ pub(super) fn option<'a>(
             draft.old_content(Buffer::SshProto, value, true)?;
         }
         Word::SshSoftwareVersion => draft.old_content(Buffer::SshSoftware, opt.need()?, true)?,
-        Word::FileMagic => draft.old_content(Buffer::FileMagic, opt.need()?, true)?,
+        Word::FileMagic => {
+            draft.old_content(Buffer::FileMagic, opt.need()?, true)?;
+            // Analyses show it as it is looked for.
+            draft.lower_last();
+        }
         Word::FileExtension => {
             let value = opt.need()?;
             let (negated, extension) = content::content(value)?;
