@@ -80,7 +80,10 @@ const OWN: &[&str] = &[
 /// Whether a counter is one of those that only this sensor has.
 fn is_own(name: &str) -> bool {
     match name.strip_prefix("detect.") {
-        Some(rest) => !matches!(rest, "alert" | "alert_queue_overflow" | "alerts_suppressed"),
+        Some(rest) => {
+            let shared = ["alert", "alert_queue_overflow", "alerts_suppressed"];
+            !shared.contains(&rest) && !rest.starts_with("lua.")
+        }
         None => name == "flow.icmp" || OWN.iter().any(|own| name.starts_with(own)),
     }
 }
