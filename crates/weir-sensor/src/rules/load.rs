@@ -407,7 +407,7 @@ impl<'a, K: Keep> Loader<'a, K> {
                 width: 1,
                 sid: Some(sid),
                 kind: Kind::Duplicate,
-                keyword: Some("sid".to_owned()),
+                keyword: Some("rev".to_owned()),
                 reason,
                 phrase: Some(Box::new(Phrase::Duplicate)),
                 text: other.message.clone(),

@@ -107,9 +107,13 @@ impl Refused {
         }
     }
 
-    /// Whether the rule says that it is for another sensor (`requires`): that is no error.
+    /// It is not in error: it asks for another sensor, or a later revision took its place.
     pub fn is_skipped(&self) -> bool {
-        self.keyword.as_deref() == Some("requires")
+        match self.keyword.as_deref() {
+            Some("requires") => true,
+            Some("rev") => self.kind == Kind::Duplicate,
+            _ => false,
+        }
     }
 
     /// What equal reasons have in common: sort and keyword.

@@ -14,8 +14,7 @@ use crate::matcher;
 use crate::output::eve::{EveOptions, RuleText};
 use crate::packet::Direction;
 use crate::rules::{
-    Dialect, Expressions, Keep, LiveSets, LoadSettings, PacketCondition, Refused, Rule,
-    SourceLocation,
+    Dialect, Expressions, Keep, LiveSets, LoadSettings, PacketCondition, Rule, SourceLocation,
 };
 use crate::script::Library;
 
@@ -294,8 +293,7 @@ impl Engine {
                     || config.logs.options.app_fields
                     || kinds.apps.as_ref().is_none_or(|list| !list.is_empty()));
         let all = &book.loaded.refused;
-        let required = |r: &&Refused| r.keyword.as_deref() == Some("requires");
-        let skipped = all.iter().filter(required).count();
+        let skipped = all.iter().filter(|r| r.is_skipped()).count();
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let grows = ruleset.asks_growing();
         let ruleset = Arc::new(ruleset);

@@ -321,7 +321,15 @@ fn of_two_rules_with_a_number_the_later_revision_stays() {
     lines.sort_unstable();
     assert_eq!(lines, [1, 2, 3]);
     assert!(loaded.refused.iter().all(|r| r.kind == Kind::Duplicate));
-    assert_eq!(loaded.reasons(), [("duplicate: sid".to_owned(), 3)]);
+    let reasons = [
+        ("duplicate: sid".to_owned(), 2),
+        ("duplicate: rev".to_owned(), 1),
+    ];
+    assert_eq!(loaded.reasons(), reasons);
+    // One that was replaced is not in error.
+    let skipped = loaded.refused.iter().filter(|r| r.is_skipped());
+    let lines: Vec<u32> = skipped.map(|r| r.place.line).collect();
+    assert_eq!(lines, [1]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) const UNSTORED: &str = "One or more rule(s) depends on the file-store
 pub(super) struct Loaded {
     pub(super) rules: usize,
     pub(super) refused: usize,
-    /// Those of them that require something else than this sensor (`requires`).
+    /// Those of them that are not in error: they require something else than this sensor, or a later revision took their place.
     pub(super) skipped: usize,
     /// The first of those, each as a line.
     first_skipped: Vec<String>,
