@@ -75,6 +75,12 @@ macro_rules! buffers {
                 match self { $(Buffer::$variant => Sides::$sides,)* }
             }
 
+            /// Of a frame (a part of a message as sent): its name within its protocol.
+            pub fn frame(self) -> Option<&'static str> {
+                let (_, name) = self.name().strip_prefix("frame:")?.split_once('.')?;
+                Some(name)
+            }
+
             /// Whether a transaction may have several of one direction; conditions then hold for one of them together.
             pub fn is_multiple(self) -> bool {
                 match self { $(Buffer::$variant => $multiple,)* }
@@ -227,6 +233,18 @@ buffers! {
     IkeVendor: "ike.vendor" [] () IKE, Request, true, "An identifier of a vendor that the initiator of IKE sends, hexadecimal.";
     IkeKey: "ike.key_exchange_payload" [] () IKE, Both, false, "Data of a key exchange of IKE.";
     IkeNonce: "ike.nonce_payload" [] () IKE, Both, false, "A nonce of IKE.";
+    FrameHttpRequest: "frame:http1.request" [] () HTTP, Request, true, "A request of HTTP/1 as sent, with 64 KiB of its body at most.";
+    FrameHttpResponse: "frame:http1.response" [] () HTTP, Response, true, "A response of HTTP/1 as sent, with 64 KiB of its body at most.";
+    FrameSmtpCommand: "frame:smtp.command_line" [] () SMTP, Request, true, "A line of an SMTP client outside of mails, with its end.";
+    FrameSmtpReply: "frame:smtp.response_line" [] () SMTP, Response, true, "A line of an SMTP server, with its end.";
+    FrameSmtpData: "frame:smtp.data" [] () SMTP, Request, true, "A mail as sent after DATA, 64 KiB of it at most.";
+    FrameLdapPdu: "frame:ldap.pdu" [] () LDAP, Both, true, "A message of LDAP as sent.";
+    FrameSmb1Pdu: "frame:smb.smb1.pdu" [] () SMB, Both, true, "A message of SMB 1 as sent; of what carries more than 512 bytes with contents of a file only the beginning.";
+    FrameSmb1Header: "frame:smb.smb1.hdr" [] () SMB, Both, true, "Its head of 32 bytes.";
+    FrameSmb1Data: "frame:smb.smb1.data" [] () SMB, Both, true, "What is behind its head.";
+    FrameSmb2Pdu: "frame:smb.smb2.pdu" [] () SMB, Both, true, "A message of SMB 2 as sent; of what carries more than 512 bytes with contents of a file only the beginning.";
+    FrameSmb2Header: "frame:smb.smb2.hdr" [] () SMB, Both, true, "Its head of 64 bytes.";
+    FrameSmb2Data: "frame:smb.smb2.data" [] () SMB, Both, true, "What is behind its head.";
     FrameWebsocketPdu: "frame:websocket.pdu" [] () Some(App::Websocket), Both, true, "A frame of WebSocket as sent, as far as its payload is kept.";
     FrameWebsocketHeader: "frame:websocket.header" [] () Some(App::Websocket), Both, true, "The head of a frame of WebSocket.";
     FrameWebsocketData: "frame:websocket.data" [] () Some(App::Websocket), Both, true, "Its payload as sent.";

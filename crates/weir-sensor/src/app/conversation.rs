@@ -1,6 +1,7 @@
 //! The application's side of one flow: its protocol is recognized, its parser fed, and followed when the stream changes to another protocol.
 //! What flows own one of; everything else of this module is behind it.
 
+use super::framed::{Frames, Framing};
 use super::names::App;
 use super::probe::{Ports, Recognized};
 use super::protocol::{Parser, Sides, Start};
@@ -36,6 +37,8 @@ pub struct Conversation {
     announced: Option<App>,
     /// It ended before a direction had said enough to be recognized by.
     short: bool,
+    /// Frames of each direction so far.
+    framing: [Framing; 2],
     /// Transactions and what else parsers say.
     pub transactions: Transactions,
 }
@@ -73,6 +76,7 @@ impl Conversation {
             tries: 0,
             announced: None,
             short: false,
+            framing: [Framing::default(); 2],
             transactions: Transactions::default(),
         }
     }
@@ -201,6 +205,8 @@ impl Conversation {
 
     /// So many bytes of a stream were lost.
     pub fn gap(&mut self, direction: Direction, length: u64) {
+        let framing = direction.of_mut(&mut self.framing);
+        framing.given = framing.given.saturating_add(length);
         if let Some(parser) = &mut self.parser {
             parser.gap(direction, length, &mut self.transactions);
             if self.transactions.failed {
@@ -333,7 +339,23 @@ impl Conversation {
         let Some(parser) = &mut self.parser else {
             return;
         };
+        let framing = direction.of_mut(&mut self.framing);
+        framing.given += bytes.len() as u64;
         parser.data(direction, bytes, time, &mut self.transactions);
+        let frames = wanted.said.frames;
+        if frames != Frames::None {
+            // The first frame is the stream itself.
+            if frames == Frames::All && !self.datagrams && framing.count == 0 {
+                framing.count = 1;
+            }
+            if self.datagrams {
+                framing.given = bytes.len() as u64;
+            }
+            let loose = self.transactions.loose.as_deref_mut();
+            for t in self.transactions.live.iter_mut().chain(loose) {
+                t.number_frames(direction, framing);
+            }
+        }
         if let Some(app) = self.transactions.becomes.take().filter(|a| *a != self.app) {
             for side in self.sides.iter_mut().filter(|s| **s == self.app) {
                 *side = app;
@@ -368,6 +390,11 @@ impl Conversation {
         }
         for d in [Direction::ToServer, Direction::ToClient] {
             if !d.of(&change.rest).is_empty() {
+                // They are given again.
+                let framing = d.of_mut(&mut self.framing);
+                framing.given = framing
+                    .given
+                    .saturating_sub(d.of(&change.rest).len() as u64);
                 self.data(d, d.of(&change.rest).as_slice(), time, wanted);
             }
         }

@@ -9,6 +9,8 @@ use super::probe::{First, begins};
 pub(super) struct Line {
     carry: Vec<u8>,
     too_long: bool,
+    /// Bytes that ended the last line before its line feed.
+    returns: usize,
 }
 
 impl Line {
@@ -28,11 +30,15 @@ impl Line {
             return (None, &[]);
         };
         let line = if self.carry.is_empty() {
-            Cow::Borrowed(trimmed(new))
+            let line = trimmed(new);
+            self.returns = new.len() - line.len();
+            Cow::Borrowed(line)
         } else {
             let mut line = std::mem::take(&mut self.carry);
             line.extend_from_slice(new);
+            let all = line.len();
             line.truncate(trimmed(&line).len());
+            self.returns = all - line.len();
             Cow::Owned(line)
         };
         (Some(line), bytes.get(end + 1..).unwrap_or_default())
@@ -41,6 +47,14 @@ impl Line {
     /// Whether the last line was cut; asked once.
     pub(super) fn was_too_long(&mut self) -> bool {
         std::mem::take(&mut self.too_long)
+    }
+
+    /// The last line, with what ended it.
+    pub(super) fn ended(&self, line: &[u8]) -> Vec<u8> {
+        let mut all = line.to_vec();
+        all.resize(line.len() + self.returns, b'\r');
+        all.push(b'\n');
+        all
     }
 
     /// Whether no line has begun.

@@ -14,6 +14,7 @@ mod digest;
 mod dnp3;
 pub(crate) mod dns;
 mod enip;
+mod framed;
 mod ftp;
 mod http;
 mod http2;
@@ -55,6 +56,7 @@ mod websocket;
 
 pub use conversation::Conversation;
 pub use digest::Sums;
+pub use framed::{Framed, Frames};
 pub use http::{HttpWanted, Invalid, PathRules};
 pub(crate) use kept::Kept;
 pub use limits::Limits;

@@ -543,6 +543,8 @@ pub(super) struct Mqtt {
     connected: bool,
     /// Messages were passed over or given up: what is acknowledged may have been there.
     missed: bool,
+    /// Bytes from the message that is read to the end of what was given.
+    left: usize,
 }
 
 impl Mqtt {
@@ -559,6 +561,7 @@ impl Mqtt {
             version: 0,
             connected: false,
             missed: false,
+            left: 0,
         }
     }
 
@@ -576,7 +579,12 @@ impl Mqtt {
                 (Buffer::FrameMqttData, data),
             ] {
                 if self.wanted.buffers.has(buffer) {
-                    t.push(buffer, d, bytes);
+                    let from = if buffer == Buffer::FrameMqttData {
+                        size
+                    } else {
+                        0
+                    };
+                    t.frame((buffer, d), bytes, Some(self.left.saturating_sub(from)));
                 }
             }
         }
@@ -782,6 +790,7 @@ impl Parser for Mqtt {
             let Some(whole) = rest.get(..all) else {
                 break;
             };
+            self.left = rest.len();
             self.message(d, h, whole, time, out);
             rest = rest.get(all..).unwrap_or_default();
         }

@@ -285,14 +285,12 @@ impl Sip {
             ],
         };
         if self.wanted.buffers.has(Buffer::FrameSipPdu) {
-            t.build(Buffer::FrameSipPdu, d, |out| {
-                out.extend_from_slice(head);
-                out.extend_from_slice(body);
-            });
+            let whole = [head, body].concat();
+            t.frame((Buffer::FrameSipPdu, d), &whole, None);
         }
         for (buffer, bytes) in names.into_iter().zip([line, fields, body]) {
             if self.wanted.buffers.has(buffer) && !bytes.is_empty() {
-                t.push(buffer, d, bytes);
+                t.frame((buffer, d), bytes, None);
             }
         }
     }

@@ -23,6 +23,8 @@ use crate::packet::Direction::{ToClient, ToServer};
 const MOST_LINE: usize = 4096;
 /// Commands that may wait for a reply.
 const MOST_PENDING: usize = 256;
+/// Bytes of a mail that its frame keeps.
+const MOST_FRAME: usize = 64 * 1024;
 /// Recipients of one message that are kept.
 const MOST_RECIPIENTS: usize = 256;
 
@@ -98,6 +100,8 @@ pub(super) struct Smtp {
     mime: Option<Box<Mime>>,
     time: u64,
     greeted: bool,
+    /// The body of the frame of the mail, where it is kept.
+    frame: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +147,7 @@ impl Smtp {
             mime: None,
             time: 0,
             greeted: false,
+            frame: None,
         }
     }
 
@@ -307,6 +312,14 @@ impl Smtp {
         if self.pending.len() < MOST_PENDING {
             self.pending.push_back((Command::Other, self.id));
         }
+    }
+
+    /// Begins the frame of a mail, so many bytes before the end of what was given.
+    fn begin_frame(&mut self, behind: usize, out: &mut Transactions) {
+        let of = (Buffer::FrameSmtpData, ToServer);
+        let t = self.id.and_then(|id| out.find(id));
+        let t = t.filter(|_| self.wanted.buffers.has(of.0));
+        self.frame = t.map(|t| t.begin_frame(of, Some(behind)));
     }
 
     fn finish(&mut self, out: &mut Transactions) {
@@ -481,8 +494,17 @@ impl Parser for Smtp {
                     Mode::Data { dot, seen } => {
                         if !seen {
                             self.check_turn(out);
+                            self.begin_frame(rest.len(), out);
                         }
-                        rest = self.data_mode(rest, dot, out);
+                        let id = self.id;
+                        let left = self.data_mode(rest, dot, out);
+                        let taken = rest.strip_suffix(left).unwrap_or(rest);
+                        if let Some(frame) = self.frame
+                            && let Some(t) = id.and_then(|id| out.find(id))
+                        {
+                            t.append_to(frame, taken, MOST_FRAME);
+                        }
+                        rest = left;
                         continue;
                     }
                     Mode::Bdat(left, last) => {
@@ -515,10 +537,28 @@ impl Parser for Smtp {
                 });
             }
             if let Some(line) = line {
+                let buffer = match d {
+                    ToServer => Buffer::FrameSmtpCommand,
+                    ToClient => Buffer::FrameSmtpReply,
+                };
+                let framed = self.wanted.buffers.has(buffer);
+                let framed = framed.then(|| d.of(&self.lines).ended(&line));
+                let before = self.id;
+                let behind = framed.as_ref().map_or(0, |f| f.len() + rest.len());
                 if d == ToServer {
                     self.command(&line, out);
                 } else {
                     self.reply(&line, out);
+                }
+                if let Some(bytes) = framed {
+                    let t = match self.id.or(before) {
+                        Some(id) => out.find(id),
+                        // The greeting comes before the first command.
+                        None => self.transaction(out),
+                    };
+                    if let Some(t) = t {
+                        t.frame((buffer, d), &bytes, Some(behind));
+                    }
                 }
             }
         }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use super::digest::{Digests, Sums};
+use super::framed::{Framed, Framing, Place};
 use super::kept::Kept;
 use super::magic::{HEAD, magic};
 use super::names::App;
@@ -153,6 +154,8 @@ pub struct Transaction {
     arena: Vec<u8>,
     entries: Vec<Entry>,
     bodies: Vec<Body>,
+    /// Frames, in the order they were begun.
+    frames: Vec<Framed>,
     /// Sums of files that are not over, by the number of the file.
     digests: Vec<(usize, Box<Digests>)>,
     /// First bytes of files that are not identified yet, by the number of the file.
@@ -188,6 +191,10 @@ pub(crate) const WINDOW: usize = 2 << 20;
 const MOST_SIDED: usize = 128;
 /// Bytes that two windows share: what rules look for may lie across.
 const SHARED: usize = 128 << 10;
+/// Frames of one transaction that are kept.
+const MOST_FRAMES: usize = 4096;
+/// Bytes of buffers of one transaction with which no frame is added.
+const MOST_FRAMED: usize = 1 << 20;
 
 /// A file that was transferred.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,6 +238,67 @@ impl Transaction {
             start,
             end: self.arena.len() as u32,
         });
+    }
+
+    /// Adds a frame that is whole. `behind`: how many bytes from its first one to the end of what the parser was given, if it knows.
+    pub(crate) fn frame(&mut self, of: (Buffer, Direction), bytes: &[u8], behind: Option<usize>) {
+        if self.frames.len() < MOST_FRAMES && self.arena.len() < MOST_FRAMED {
+            let place = Place::Entry(self.entries.len());
+            self.frames.push(Framed::new(of, place, behind));
+            self.push(of.0, of.1, bytes);
+        }
+    }
+
+    /// The same of the beginning of a frame of so many bytes.
+    pub(crate) fn frame_part(
+        &mut self,
+        of: (Buffer, Direction),
+        (bytes, length): (&[u8], usize),
+        behind: usize,
+    ) {
+        let before = self.frames.len();
+        self.frame(of, bytes, Some(behind));
+        if bytes.len() < length
+            && let Some(frame) = self.frames.get_mut(before)
+        {
+            frame.length = Some(length as u64);
+        }
+    }
+
+    /// Begins a frame that grows, and returns what [`Transaction::append_to`] wants.
+    pub(crate) fn begin_frame(&mut self, of: (Buffer, Direction), behind: Option<usize>) -> usize {
+        let body = self.begin_body(of.0, None, of.1);
+        if self.frames.len() < MOST_FRAMES {
+            let place = Place::Body(body);
+            self.frames.push(Framed::new(of, place, behind));
+        }
+        body
+    }
+
+    /// Gives numbers and places to frames that have none.
+    pub(crate) fn number_frames(&mut self, d: Direction, framing: &mut Framing) {
+        self.frames.iter_mut().for_each(|f| f.settle(d, framing));
+    }
+
+    /// Its frames, with their bytes.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (&Framed, &[u8])> {
+        self.frames.iter().filter_map(|frame| {
+            let bytes = match frame.place {
+                Place::Entry(at) => {
+                    let e = self.entries.get(at)?;
+                    self.arena.get(e.start as usize..e.end as usize)?
+                }
+                Place::Body(at) => &self.bodies.get(at)?.bytes,
+            };
+            Some((frame, bytes))
+        })
+    }
+
+    /// Notes that all frames that are over are in the log.
+    pub(crate) fn frames_are_logged(&mut self) {
+        let over = |f: &&mut Framed| !f.grows() || *f.direction.of(&self.complete);
+        let frames = self.frames.iter_mut().filter(over);
+        frames.for_each(|f| f.logged = true);
     }
 
     /// Adds a buffer that `fill` writes: for those that are put together of parts.
@@ -463,6 +531,7 @@ impl Transaction {
         self.record.clear();
         self.arena.clear();
         self.entries.clear();
+        self.frames.clear();
     }
 
     /// Notes an event, once: one of those of its kind.
@@ -621,6 +690,8 @@ pub struct Transactions {
     pub(crate) from: Option<App>,
     /// Set by a parser that does not understand its stream any more: the flow goes on without it.
     pub failed: bool,
+    /// Has the frames of messages that belong to no transaction.
+    pub(crate) loose: Option<Box<Transaction>>,
     /// Nothing more of this flow can be understood, as the rest is encrypted: nobody needs to look at it.
     pub encrypted: bool,
     /// What the flow carries proved to be a protocol within its own, whose rules and records hold from here on.

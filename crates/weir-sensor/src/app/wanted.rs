@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::digest::Sums;
+use super::framed::Frames;
 use super::http::HttpWanted;
 use super::limits::Limits;
 use super::switches::Switches;
@@ -100,6 +101,8 @@ pub struct Said {
     pub websocket_payload: u32,
     /// Passwords of PostgreSQL.
     pub pgsql_passwords: bool,
+    /// Frames: parts of messages as sent.
+    pub frames: Frames,
 }
 
 impl Said {
@@ -121,5 +124,6 @@ impl Said {
         ike_extended: true,
         websocket_payload: 0,
         pgsql_passwords: true,
+        frames: Frames::OfRules,
     };
 }

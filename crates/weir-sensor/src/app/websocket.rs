@@ -139,7 +139,7 @@ impl Websocket {
             (Buffer::FrameWebsocketData, payload),
         ] {
             if self.wanted.buffers.has(buffer) {
-                t.push(buffer, d, bytes);
+                t.frame((buffer, d), bytes, None);
             }
         }
         let (opcode, fin) = (head.first & 15, head.first & 0x80 != 0);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::scripts::{self, OutputScript, Wants};
-use crate::app::{PROTOCOLS, Protocol, Said, Sums, URL_SCHEMES};
+use crate::app::{Frames, PROTOCOLS, Protocol, Said, Sums, URL_SCHEMES};
 use crate::output::eve::{EveOptions, Forwarded};
 use crate::output::{LogDestination, Rotation};
 use crate::settings::{Settings, SettingsError};
@@ -72,6 +72,8 @@ pub enum Record {
     Stream,
     /// An event of an application.
     Application,
+    /// A frame.
+    Frame,
     /// A transaction of an application, by the name of its records.
     App(&'static str),
 }
@@ -150,6 +152,7 @@ impl Kinds {
             Record::Decode => self.anomaly_decode,
             Record::Stream => self.anomaly_stream,
             Record::Application => self.anomaly_app,
+            Record::Frame => self.said.frames == Frames::All,
             Record::App(name) => self.has_app(name),
         }
     }
@@ -207,6 +210,9 @@ impl Kinds {
         a.dhcp_all |= b.dhcp_all;
         a.ike_extended |= b.ike_extended;
         a.pgsql_passwords |= b.pgsql_passwords;
+        if b.frames == Frames::All {
+            a.frames = b.frames;
+        }
         match (talks, other.has_app("mqtt")) {
             (true, true) => a.mqtt_no_passwords &= b.mqtt_no_passwords,
             (false, true) => a.mqtt_no_passwords = b.mqtt_no_passwords,
@@ -595,6 +601,7 @@ impl Section<'_> {
             }
             "flow" => kinds.flow = true,
             "netflow" => kinds.netflow = true,
+            "frame" => kinds.said.frames = Frames::All,
             "drop" => {
                 let flows = self.key("flows");
                 kinds.drop = Some(Drops {

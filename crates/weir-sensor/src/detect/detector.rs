@@ -314,6 +314,7 @@ impl Detector {
                 time: packet.time,
                 transaction: None,
                 file: None,
+                frame: None,
                 stream: false,
                 whole_flow,
                 direction,
@@ -446,6 +447,7 @@ impl Detector {
                 time: at.time,
                 transaction: None,
                 file: None,
+                frame: None,
                 stream: true,
                 whole_flow: true,
                 direction,
@@ -734,6 +736,7 @@ impl Detector {
                 time: at.time,
                 transaction: Some(transaction.id),
                 file: None,
+                frame: None,
                 stream: false,
                 whole_flow: true,
                 direction: Some(direction),
@@ -773,6 +776,24 @@ impl Detector {
                     }
                     let found = Found {
                         file: Some(number),
+                        ..found
+                    };
+                    again = true;
+                    work.asks.clone_from(&asks);
+                    work.matched(rules, index, found, &ends, Some(view), Some(state));
+                }
+            }
+            // One about a frame is about each that it holds for.
+            let mut asked = rule.groups.iter().filter(|g| g.buffer.frame().is_some());
+            if let (Some(group), None, false) = (asked.next(), asked.next(), named) {
+                for ((of, bytes), number) in transaction.frames().zip(0..) {
+                    let right = of.buffer == group.buffer && side.is_none_or(|d| d == of.direction);
+                    let mut one = std::iter::once(bytes);
+                    if !right || !work.group((rules, index), group, &mut one) {
+                        continue;
+                    }
+                    let found = Found {
+                        frame: Some(number),
                         ..found
                     };
                     again = true;

@@ -42,7 +42,9 @@ pub(super) fn growth(rule: &Rule, kind: Kind, checked: bool, payload: bool) -> G
     let others = (rule.groups.iter()).filter(|g| !is_body(g.buffer));
     let settled = |g: &Group| {
         let absent = |c: &Condition| matches!(c, Condition::Absent(_));
+        // A frame grows as well, and is decided as a whole.
         !matches!(g.buffer, Buffer::FileName | Buffer::FileMagic)
+            && g.buffer.frame().is_none()
             && !g.conditions.iter().any(absent)
     };
     if !simple || !others.into_iter().all(settled) {

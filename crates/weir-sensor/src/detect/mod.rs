@@ -120,6 +120,8 @@ pub struct Match {
     pub transaction: Option<u64>,
     /// Of a rule about names of files: which of the transaction's files it is about, from 0.
     pub file: Option<u32>,
+    /// Of a rule about a frame: which of the transaction's frames it is about, from 0.
+    pub frame: Option<u32>,
     /// Whether it was found in reassembled bytes of a stream.
     pub stream: bool,
     /// What is asked of sets that rules change: of each buffer of the rule, its instances that hold but for that, one of which must hold.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::app::{self, App};
+use crate::app::{self, App, PROTOCOLS};
 use crate::buffer::{Buffer, Sides};
 use crate::packet::Direction;
 
@@ -306,7 +306,21 @@ impl<'a> Draft<'a> {
         let value = opt.need()?.unquoted()?;
         let name = value.lossy();
         let of_header = self.header_apps.iter();
-        let of_header = of_header.map(|app| format!("frame:{}.{name}", app.name()));
+        let of_header = of_header.map(|app| {
+            let app = match app {
+                App::Http1 => "http1",
+                other => other.name(),
+            };
+            format!("frame:{app}.{name}")
+        });
+        // The stream itself, in which frames are.
+        let app = name.strip_suffix(".stream");
+        let known = |app: &str| app == "http1" || PROTOCOLS.iter().any(|row| row.app.name() == app);
+        if app.is_some_and(known) {
+            self.leave()?;
+            self.rule.flow.stream = Some(true);
+            return self.select(Buffer::Payload, None, opt);
+        }
         let mut names = std::iter::once(format!("frame:{name}")).chain(of_header);
         let Some(buffer) = names.find_map(|name| Buffer::sticky(&name)) else {
             let reason =

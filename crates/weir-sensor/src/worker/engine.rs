@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::app::{App, Asked, Said, Sums, Wanted};
+use crate::app::{App, Asked, Frames, Said, Sums, Wanted};
 use crate::buffer::Buffer;
 use crate::config::{SensorConfig, Wants};
 use crate::detect::{Build, Built, Decision, Match, Part, Ruleset, SequenceCounts, Sequencer};
@@ -223,6 +223,15 @@ impl Engine {
         if config.logs.certificates.is_some() && ruleset.rules().iter().any(|r| r.certificates) {
             buffers.insert(Buffer::TlsCerts);
         }
+        let of_frames = || Buffer::ALL.iter().filter(|b| b.frame().is_some());
+        let frames = match config.logs.kinds.said.frames {
+            Frames::All => {
+                of_frames().for_each(|b| buffers.insert(*b));
+                Frames::All
+            }
+            _ if of_frames().any(|b| buffers.has(*b)) => Frames::OfRules,
+            _ => Frames::None,
+        };
         // What scripts of outputs ask for; those of rules have said so already.
         let outputs = &config.logs.scripts;
         let of_outputs = outputs.iter().flat_map(|s| &s.script.needs.libraries);
@@ -285,6 +294,7 @@ impl Engine {
                 ],
             ),
             mail: kinds.said.mail || libraries.contains(&Library::Smtp),
+            frames,
             ..kinds.said
         };
         let records = !libraries.is_empty()

@@ -15,8 +15,8 @@ use crate::detect::{FlowState, Match, Ruleset};
 use crate::event::Events;
 use crate::flow::{Flow, Info, Reason};
 use crate::output::eve::{
-    self, AlertFacts, Anomaly, AppNames, DropFacts, Effect, Ether, EveOptions, FlowFacts, Head,
-    Link, Marks, Origin, TcpFacts, Tunnel,
+    self, AlertFacts, Anomaly, AppNames, DropFacts, Effect, Ether, EveOptions, FlowFacts,
+    FrameFacts, Head, Link, Marks, Origin, TcpFacts, Tunnel,
 };
 use crate::output::{Stored, What, fast, json};
 use crate::packet::{Direction, Packet, Transport};
@@ -551,6 +551,8 @@ impl PipelineState {
                         record,
                         context: state.as_ref().map_or(Vec::new(), |s| context(s, &one)),
                         beside: found.map(|t| &t.beside),
+                        frame: (found.zip(one.frame))
+                            .and_then(|(t, n)| FrameFacts::of(t, n as usize)),
                         files: found.map_or(&[], |t| match one.file {
                             Some(n) => t.files.get(n as usize..=n as usize).unwrap_or_default(),
                             None => &t.files,
@@ -636,6 +638,10 @@ impl PipelineState {
                 }
             }
             extra.logged_events = events.len();
+        }
+        if self.logs.kinds.takes(Record::Frame) && !self.logs.eve.is_empty() {
+            let flow = (marks.as_ref(), first, extra.parent);
+            self.log_frames(info, talk, flow);
         }
         let live = &mut talk.transactions.live;
         let mut at = 0;

@@ -12,6 +12,7 @@ mod chosen;
 mod counters;
 mod engine;
 mod firewall;
+mod frames;
 mod inspect;
 mod log;
 mod prevention;

@@ -27,6 +27,7 @@ fn found(rule: u32, packet: u64, source: u8) -> Match {
         app: App::Unknown,
         transaction: None,
         file: None,
+        frame: None,
         stream: false,
         asks: Box::default(),
         whole_flow: false,

@@ -362,10 +362,10 @@ fn rules_without_form_are_refused() {
 
 #[test]
 fn frames_that_are_not_kept() {
-    let text = "alert http any any -> any any (frame:request; content:\"a\"; sid:1;)";
+    let text = "alert dns any any -> any any (frame:pdu; content:\"a\"; sid:1;)";
     let refused = refused_of(Dialect::Suricata, text);
     assert_eq!(refused.kind, Kind::Unsupported, "{}", refused.reason);
-    assert!(refused.reason.contains("`request`"), "{}", refused.reason);
+    assert!(refused.reason.contains("`pdu`"), "{}", refused.reason);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod dnp3;
 mod encrypted;
 mod events;
 mod firewall;
+mod frames;
 mod fuzzed;
 mod hostile;
 mod http2;

@@ -274,7 +274,7 @@ fn frames(t: &mut Transaction, d: Direction, (pdu, bytes): (&Pdu<'_>, &[u8]), w:
         (Buffer::FrameDcerpcData, data),
     ] {
         if w.buffers.has(buffer) && t.memory() + bytes.len() <= MOST_FRAMES {
-            t.push(buffer, d, bytes);
+            t.frame((buffer, d), bytes, None);
         }
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn read(
     inside: bool,
 ) -> Option<Map<String, Value>> {
     if of.1.buffers.has(Buffer::FrameEnipCip) {
-        t.push(Buffer::FrameEnipCip, of.0, b);
+        t.frame((Buffer::FrameEnipCip, of.0), b, None);
     }
     let &first = b.first()?;
     let service = first & 0x7f;

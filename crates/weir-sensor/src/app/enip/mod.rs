@@ -227,7 +227,7 @@ impl Enip {
             (Buffer::FrameEnipData, b),
         ] {
             if self.wanted.buffers.has(buffer) {
-                t.push(buffer, d, bytes);
+                t.frame((buffer, d), bytes, None);
             }
         }
         t.facts.push((COMMAND, head.command.into()));
@@ -320,7 +320,7 @@ fn items_of(b: &[u8]) -> Vec<&[u8]> {
 fn frames(items: Vec<&[u8]>, d: Direction, t: &mut Transaction, w: &Wanted) {
     if w.buffers.has(Buffer::FrameEnipItem) {
         for item in items {
-            t.push(Buffer::FrameEnipItem, d, item);
+            t.frame((Buffer::FrameEnipItem, d), item, None);
         }
     }
 }

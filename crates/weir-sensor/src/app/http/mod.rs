@@ -34,7 +34,7 @@ use self::request::RequestLine;
 use super::names::App;
 use super::probe::{Certainty, StreamProbe};
 use super::protocol::{Parser, Protocol, Sides};
-use super::transaction::{Kind, Stage, Transactions, Upgrade};
+use super::transaction::{Kind, Stage, Transaction, Transactions, Upgrade};
 use super::wanted::Asked;
 use crate::buffer::Buffer;
 
@@ -52,6 +52,9 @@ const MOST_PENDING: usize = super::MOST_LIVE;
 
 /// Bytes of a body up to which a message is kept when it is over, as what follows may be more of it.
 const MOST_KEPT: u64 = 8 * 1024;
+
+/// Bytes of a message that its frame keeps.
+const MOST_FRAME: usize = 64 * 1024;
 
 /// The longest line that is waited for to see whether it is one of a request.
 const MOST_DOUBT: usize = 8 * 1024;
@@ -249,6 +252,10 @@ struct Half {
     time: u64,
     /// Messages begun.
     messages: u64,
+    /// The body of the message's frame, where it is kept.
+    frame: Option<usize>,
+    /// Bytes from the head that is read to the end of what was given.
+    behind: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -295,8 +302,23 @@ impl Parser for Http1 {
     fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
         let mut input = bytes;
         while !input.is_empty() && out.change.is_none() {
-            self.halves[direction.index()].time = time;
-            input = self.step(direction, input, out);
+            let half = &mut self.halves[direction.index()];
+            half.time = time;
+            // What is behind the head of a message is added to its frame as it comes; what is given again meanwhile, once.
+            let inside = half.state != State::Head;
+            let frame = half.frame.take_if(|_| inside).zip(half.id);
+            let rest = self.step(direction, input, out);
+            if let Some((frame, id)) = frame {
+                let taken = input.strip_suffix(rest).unwrap_or(input);
+                if let Some(t) = out.find(id) {
+                    t.append_to(frame, taken, MOST_FRAME);
+                }
+                let half = &mut self.halves[direction.index()];
+                if half.id == Some(id) && half.frame.is_none() {
+                    half.frame = Some(frame);
+                }
+            }
+            input = rest;
         }
         if let Some(change) = &mut out.change
             && !input.is_empty()
@@ -557,6 +579,7 @@ impl Http1 {
         match end {
             Some(end) if end <= MOST_HEAD => {
                 half.search = Search::default();
+                half.behind = all.len();
                 if before == 0 {
                     self.begin(direction, &input[..end], out);
                     return &input[end..];
@@ -662,9 +685,9 @@ impl Http1 {
         head.keep_lines = self.wanted.records && self.wanted.http.lines[direction.index()];
         let fields_at = head.parse(bytes, direction == ToClient);
         if direction == ToServer {
-            self.request(&head, &bytes[fields_at..], out);
+            self.request(&head, bytes.split_at(fields_at), out);
         } else {
-            self.response(&head, &bytes[fields_at..], out);
+            self.response(&head, bytes.split_at(fields_at), out);
         }
         self.head = head;
     }
@@ -752,6 +775,19 @@ impl Http1 {
         rest
     }
 
+    /// Begins the frame of a message whose head is whole, if somebody asks for it.
+    fn frame(&mut self, (buffer, d): (Buffer, Direction), head: [&[u8]; 2], t: &mut Transaction) {
+        let half = &mut self.halves[d.index()];
+        half.frame = None;
+        if self.wanted.buffers.has(buffer) {
+            let frame = t.begin_frame((buffer, d), Some(half.behind));
+            for bytes in head {
+                t.append_to(frame, bytes, MOST_FRAME);
+            }
+            half.frame = Some(frame);
+        }
+    }
+
     /// Bytes of a body without their transfer encoding.
     fn body(&mut self, direction: Direction, bytes: &[u8], out: &mut Transactions) {
         let half = &mut self.halves[direction.index()];
@@ -774,6 +810,7 @@ impl Http1 {
         let half = &mut self.halves[direction.index()];
         half.state = State::Head;
         half.last = None;
+        half.frame = None;
         let id = half.id.take();
         if let Some(t) = id.and_then(|id| out.find(id)) {
             t.finish_side(direction);

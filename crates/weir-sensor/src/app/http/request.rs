@@ -12,7 +12,12 @@ use super::multipart::Multipart;
 use super::{Http1, KIND, MOST_PENDING, Method, Pending, State, probe, uri};
 
 impl Http1 {
-    pub(super) fn request(&mut self, head: &Head, raw: &[u8], out: &mut Transactions) {
+    pub(super) fn request(
+        &mut self,
+        head: &Head,
+        (line_as_sent, raw): (&[u8], &[u8]),
+        out: &mut Transactions,
+    ) {
         let w = &self.wanted;
         let line = RequestLine::of(head.line());
         let connect = line.method.eq_ignore_ascii_case(b"CONNECT");
@@ -119,6 +124,9 @@ impl Http1 {
             let form = head.known(Known::ContentType).and_then(Multipart::new);
             body.form(form.filter(|_| uploads));
             body.layers(head, raw, w, t);
+        }
+        if let Some(t) = out.find(id) {
+            self.frame((Buffer::FrameHttpRequest, d), [line_as_sent, raw], t);
         }
         let half = &mut self.halves[0];
         half.id = Some(id);

@@ -50,7 +50,12 @@ impl Http1 {
         (Method::Other, UNSEEN.into(), None)
     }
 
-    pub(super) fn response(&mut self, head: &Head, raw: &[u8], out: &mut Transactions) {
+    pub(super) fn response(
+        &mut self,
+        head: &Head,
+        (line_as_sent, raw): (&[u8], &[u8]),
+        out: &mut Transactions,
+    ) {
         let line = StatusLine::of(head.line());
         let status = line.status();
         let interim = matches!(status, Some(100..=199));
@@ -79,6 +84,12 @@ impl Http1 {
         let Some(t) = half.id.and_then(|id| out.find(id)) else {
             return;
         };
+        self.frame(
+            (Buffer::FrameHttpResponse, ToClient),
+            [line_as_sent, raw],
+            t,
+        );
+        let half = &mut self.halves[1];
         let w = &self.wanted;
         let b = w.buffers;
         let d = ToClient;

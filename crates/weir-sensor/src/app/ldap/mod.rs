@@ -172,10 +172,21 @@ impl Ldap {
         let Some(content) = bytes.get(before..all) else {
             return 0;
         };
-        match Message::read(content) {
-            Some(message) if message.is_response() => self.answer(d, &message, time, out),
-            Some(message) => self.ask(d, &message, time, out),
-            None => self.give_up(time, out),
+        let read = Message::read(content);
+        let id = match &read {
+            Some(message) if message.is_response() => self.answer(d, message, time, out),
+            Some(message) => Some(self.ask(d, message, time, out)),
+            None => {
+                self.give_up(time, out);
+                None
+            }
+        };
+        if self.wanted.buffers.has(Buffer::FrameLdapPdu)
+            && let Some(t) = id.and_then(|id| out.find(id))
+            && t.memory() + all <= MOST_NAMES
+        {
+            let whole = bytes.get(..all).unwrap_or(bytes);
+            t.frame((Buffer::FrameLdapPdu, d), whole, Some(bytes.len()));
         }
         all
     }
@@ -192,7 +203,7 @@ impl Ldap {
         }
     }
 
-    fn ask(&mut self, d: Direction, m: &Message<'_>, time: u64, out: &mut Transactions) {
+    fn ask(&mut self, d: Direction, m: &Message<'_>, time: u64, out: &mut Transactions) -> u64 {
         let said = m.said(self.wanted.records);
         let t = out.begin(&KIND, time);
         let id = t.id;
@@ -210,11 +221,12 @@ impl Ldap {
         // Nobody answers these.
         if matches!(m.operation, 2 | 16) {
             t.finish();
-            return;
+            return id;
         }
         t.finish_side(d);
         let starts_tls = m.operation == 23 && said.extension == Some(START_TLS);
         self.wait(m.id, id, starts_tls, out);
+        id
     }
 
     fn wait(&mut self, id: u64, transaction: u64, starts_tls: bool, out: &mut Transactions) {
@@ -231,7 +243,13 @@ impl Ldap {
         });
     }
 
-    fn answer(&mut self, d: Direction, m: &Message<'_>, time: u64, out: &mut Transactions) {
+    fn answer(
+        &mut self,
+        d: Direction,
+        m: &Message<'_>,
+        time: u64,
+        out: &mut Transactions,
+    ) -> Option<u64> {
         let w = self.wanted;
         if !self.pending.iter().any(|p| p.id == m.id) {
             let t = out.begin(&KIND, time);
@@ -242,16 +260,13 @@ impl Ldap {
             let id = t.id;
             self.wait(m.id, id, false, out);
         }
-        let Some(at) = self.pending.iter().position(|p| p.id == m.id) else {
-            return;
-        };
-        let Some(pending) = self.pending.get(at) else {
-            return;
-        };
+        let at = self.pending.iter().position(|p| p.id == m.id)?;
+        let pending = self.pending.get(at)?;
+        let id = pending.transaction;
         let starts_tls = pending.starts_tls;
         let Some(t) = out.find(pending.transaction) else {
             self.pending.remove(at);
-            return;
+            return None;
         };
         let said = m.said(w.records);
         let message = said.result.map(|(_, message)| message);
@@ -285,7 +300,7 @@ impl Ldap {
             }
         }
         if m.goes_on() {
-            return;
+            return Some(id);
         }
         t.finish();
         self.pending.remove(at);
@@ -295,6 +310,7 @@ impl Ldap {
                 ..Change::default()
             });
         }
+        Some(id)
     }
 }
 

@@ -26,11 +26,12 @@ use self::names::{
 };
 use self::ntlm::{Ntlm, ntlm};
 use self::rpc::{Calls, asked, is_rpc};
+use super::framed::Frames;
 use super::names::App;
 use super::probe::{Certainty, First, Look, StreamProbe, prefixed};
 use super::protocol::{Fact, Parser, Protocol};
 use super::text::text;
-use super::transaction::{Kind, Transactions};
+use super::transaction::{Kind, Transaction, Transactions};
 use super::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
@@ -38,6 +39,8 @@ use crate::packet::Direction::{ToClient, ToServer};
 
 /// Bytes of a message that are looked at, but for contents of files; the rest is passed over.
 const MOST_MESSAGE: usize = 16 * 1024;
+/// Messages with contents of files that are waited for as a whole where frames are asked for, bytes. Of others a loss costs no more than what is lost.
+const MOST_AWAITED: usize = 512;
 /// Messages in one compound.
 const MOST_COMPOUND: usize = 64;
 /// Commands that a message of version 1 chains.
@@ -236,7 +239,11 @@ impl Smb {
             }
             None => MOST_MESSAGE,
         };
-        let mut looked_at = looked_at.min(MOST_MESSAGE).min(length);
+        let framed = self.wanted.said.frames != Frames::None;
+        let mut looked_at = match framed {
+            true if length <= MOST_AWAITED => length,
+            _ => looked_at.min(MOST_MESSAGE).min(length),
+        };
         let Some(mut message) = bytes.get(..looked_at) else {
             return 0;
         };
@@ -249,7 +256,15 @@ impl Smb {
         }
         let part = part.map(|p| p.0).filter(|p| p.at <= looked_at);
         let found = if begun < MOST_COMPOUND {
-            self.message(d, message, (part, length), time, out)
+            let found = self.message(d, message, (part, length), time, out);
+            let all = self.wanted.said.frames == Frames::All;
+            let parts = (message, length, bytes.len());
+            if framed && let Some(t) = out.live.back_mut() {
+                frames(t, d, parts, &self.wanted);
+            } else if all {
+                frames(out.loose.get_or_insert_default(), d, parts, &self.wanted);
+            }
+            found
         } else {
             None
         };
@@ -594,6 +609,46 @@ impl Smb {
         t.finish_side(d);
     }
 }
+
+/// A message of so many bytes as sent, for rules and the log; `behind`: bytes from its first one to the end of what was given.
+fn frames(
+    t: &mut Transaction,
+    d: Direction,
+    (message, length, behind): (&[u8], usize, usize),
+    w: &Wanted,
+) {
+    let (names, head) = match message.get(..4) {
+        Some(b"\xffSMB") => (SMB1_FRAMES, 32),
+        Some(b"\xfeSMB") => (SMB2_FRAMES, 64),
+        _ => return,
+    };
+    let (header, data) = message.split_at_checked(head).unwrap_or((message, &[]));
+    let rest = |all: usize| all.saturating_sub(header.len());
+    let parts = [
+        ((message, length), behind),
+        ((header, header.len()), behind),
+        ((data, rest(length)), rest(behind)),
+    ];
+    for (buffer, (bytes, behind)) in names.into_iter().zip(parts) {
+        if w.buffers.has(buffer) {
+            t.frame_part((buffer, d), bytes, behind);
+        }
+    }
+}
+
+/// Frames of a message of version 1: all of it, its head, what is behind that.
+const SMB1_FRAMES: [Buffer; 3] = [
+    Buffer::FrameSmb1Pdu,
+    Buffer::FrameSmb1Header,
+    Buffer::FrameSmb1Data,
+];
+
+/// The same of version 2 and 3.
+const SMB2_FRAMES: [Buffer; 3] = [
+    Buffer::FrameSmb2Pdu,
+    Buffer::FrameSmb2Header,
+    Buffer::FrameSmb2Data,
+];
 
 /// System and program of an end, as records have them.
 fn ends([system, program]: [Vec<u8>; 2]) -> Record {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::app::files;
 use super::flow::counts;
+use super::frame::FrameFacts;
 use super::names::{link_name, protocol};
 use super::{
     AppNames, EveOptions, FlowFacts, Head, Object, Origin, address, app_names, begin, besides,
@@ -168,6 +169,8 @@ pub struct AlertFacts<'a> {
     pub tunnel: Option<Tunnel>,
     /// Link type of the packet's first header.
     pub link: u16,
+    /// The frame that the rule asks for, with its bytes and the number of its transaction.
+    pub frame: Option<FrameFacts<'a>>,
     /// Files of the transaction, of which those of the alert's direction are listed.
     pub files: &'a [File],
     /// The flow so far.
@@ -263,6 +266,9 @@ pub fn alert(
         if let Some(beside) = facts.beside {
             besides(&mut o, beside);
         }
+    }
+    if let Some(frame) = &facts.frame {
+        frame.write(&mut o);
     }
     if options.app_fields {
         files(&mut o, facts);

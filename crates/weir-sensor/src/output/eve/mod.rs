@@ -7,6 +7,7 @@ mod alert;
 mod app;
 mod drop;
 mod flow;
+mod frame;
 mod names;
 mod stats;
 
@@ -14,6 +15,8 @@ pub use alert::{AlertFacts, Effect, RuleText, Tunnel, alert, tagged};
 pub use app::{Anomaly, anomaly, file, transaction};
 pub use drop::{DropFacts, dropped};
 pub use flow::{FlowFacts, TcpFacts, flow, netflow};
+pub(crate) use frame::counted;
+pub use frame::{FrameFacts, frame};
 pub use names::protocol_name;
 pub use stats::{engine, stats};
 
