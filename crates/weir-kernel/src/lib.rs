@@ -14,6 +14,7 @@ pub mod addresses;
 pub mod bed;
 mod bpffs;
 mod clsact;
+pub mod confine;
 mod declared;
 mod error;
 mod frames;

@@ -5,6 +5,7 @@
 mod common;
 
 mod attach;
+mod confine;
 mod finish;
 mod object;
 mod refusals;
