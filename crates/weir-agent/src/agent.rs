@@ -79,6 +79,8 @@ pub struct View {
     pub children: Vec<ChildRow>,
     /// What becomes of edits.
     pub edits: Edits,
+    /// What of the API does not work: addresses that cannot be bound, certificates that cannot be read.
+    pub problems: Vec<String>,
 }
 
 /// Why a file is planned.
@@ -282,6 +284,7 @@ impl Agent {
             files,
             children,
             edits: self.settings.edits,
+            problems: Vec::new(),
         }
     }
 

@@ -21,8 +21,11 @@ const NAME: &str = "eve.json";
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Bytes of one file that are read at one look; what is more is skipped.
+/// Bytes of one file that are in memory at once.
 const MOST: u64 = 1 << 20;
+
+/// Bytes of one file that are read at one look. Of more, the last are read, and an event says how many were skipped.
+const LOOK: u64 = 64 * MOST;
 
 /// Events of one file at one look.
 const EVENTS: usize = 20;
@@ -154,36 +157,55 @@ fn follow(
 fn append(path: &Path, log: &mut Log, events: &mut Vec<Event>) -> io::Result<()> {
     let length = log.file.metadata()?.len();
     // Truncated, as by `copytruncate` of logrotate.
-    let begin = if log.offset <= length { log.offset } else { 0 };
-    let skips = length.saturating_sub(begin) > MOST;
-    let begin = if skips { length - MOST } else { begin };
-    log.file.seek(SeekFrom::Start(begin))?;
-    let mut bytes = Vec::new();
-    (&log.file).take(MOST).read_to_end(&mut bytes)?;
-    // The rest of a line comes with the next look. A line that fills the whole buffer is skipped.
-    let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
-        Some(end) => end + 1,
-        None if bytes.len() as u64 == MOST => bytes.len(),
-        None => 0,
-    };
+    log.offset = if log.offset <= length { log.offset } else { 0 };
+    let skipped = (length - log.offset).saturating_sub(LOOK);
+    log.offset += skipped;
+    if skipped > 0 {
+        events.push(Event::Warning {
+            text: format!(
+                "{}: {skipped} bytes were written faster than alerts are read, and were skipped; the file has them",
+                path.display()
+            ),
+        });
+    }
     let sensor = path.parent().and_then(Path::file_name);
     let sensor = sensor.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let lines = bytes
-        .get(..whole)
-        .unwrap_or_default()
-        .split(|byte| *byte == b'\n');
-    let mut found: Vec<Event> = lines
-        // After a skip the first line is a rest.
-        .skip(usize::from(skips))
-        .filter_map(|line| alert(line, &sensor))
-        .collect();
-    let more = found.len().saturating_sub(EVENTS) as u64;
-    found.truncate(EVENTS);
+    let mut found = Vec::new();
+    let mut more = 0;
+    // After a skip the first line is a rest; so is one behind a line that fills the whole buffer.
+    let mut is_rest = skipped > 0;
+    let mut bytes = Vec::new();
+    while log.offset < length {
+        bytes.clear();
+        log.file.seek(SeekFrom::Start(log.offset))?;
+        let most = MOST.min(length - log.offset);
+        (&log.file).take(most).read_to_end(&mut bytes)?;
+        let is_full = bytes.len() as u64 == MOST;
+        // The rest of a line comes with the next look.
+        let end = bytes.iter().rposition(|byte| *byte == b'\n');
+        let whole = match end {
+            Some(end) => end + 1,
+            None if is_full => bytes.len(),
+            None => break,
+        };
+        let lines = bytes.get(..whole).unwrap_or_default();
+        let lines = lines.split(|byte| *byte == b'\n');
+        for line in lines.skip(usize::from(is_rest)) {
+            let Some(event) = alert(line, &sensor) else {
+                continue;
+            };
+            match found.len() < EVENTS {
+                true => found.push(event),
+                false => more += 1,
+            }
+        }
+        is_rest = end.is_none();
+        log.offset += whole as u64;
+    }
     if let Some(Event::Alert { more: others, .. }) = found.last_mut() {
         *others = more;
     }
     events.append(&mut found);
-    log.offset = begin + whole as u64;
     Ok(())
 }
 
@@ -300,9 +322,22 @@ mod tests {
         fs::rename(&path, folder.join("eth0/eve.json.1")).expect("renamed");
         fs::write(&path, record(6)).expect("written");
         assert_eq!(look(&folder), [line(5), line(6)]);
-        // More than is read at once: the last of it.
+        // More than is in memory at once: all of it is read, also behind a line that is longer.
+        let flood = |size: u64| format!("{}\n", "x".repeat(1023)).repeat((size / 1024) as usize);
+        append(&format!("{}{}{}", record(7), flood(3 * MOST), record(8)));
+        assert_eq!(look(&folder), [line(7), line(8)]);
         append(&format!("{}\n{}", "x".repeat(2 * MOST as usize), record(4)));
         assert_eq!(look(&folder), [line(4)]);
+        // More than is read at one look: the last of it, and how much is missing.
+        append(&format!("{}{}{}", record(9), flood(LOOK), record(10)));
+        let said = look(&folder);
+        assert_eq!(said.last(), Some(&line(10)), "{said:?}");
+        let skipped = record(9).len() + record(10).len();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(
+            said[0].contains(&format!("eve.json: {skipped} bytes were written faster")),
+            "{said:?}"
+        );
         assert_eq!(look(&folder.join("none")), [""; 0]);
         let _ = fs::remove_dir_all(&folder);
     }

@@ -79,6 +79,7 @@ mod live_vlan;
 mod live_watch;
 mod live_whole_edge;
 mod live_workloads;
+mod logs;
 mod prog_broken;
 mod prog_exec;
 mod prog_run;

@@ -75,11 +75,25 @@ pub enum ClientError {
     /// The agent refused the request.
     #[error("{detail}: {next}")]
     Refused {
+        /// Status of the answer.
+        status: u16,
         /// What is wrong.
         detail: String,
         /// What to do.
         next: String,
     },
+}
+
+impl ClientError {
+    /// Whether the same request may be answered later: the agent has too much to do, or is not there.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            ClientError::Refused { status, .. } => [429, 503].contains(status),
+            ClientError::Tls { .. } => false,
+            ClientError::Unreachable { .. } | ClientError::Broken { .. } => true,
+        }
+    }
 }
 
 /// Where an agent is.
@@ -276,6 +290,7 @@ impl AgentClient {
         let text = |name: &str| problem.get(name).and_then(Value::as_str);
         match (text("detail"), text("next")) {
             (Some(detail), Some(next)) => ClientError::Refused {
+                status: status.as_u16(),
                 detail: detail.to_owned(),
                 next: next.to_owned(),
             },

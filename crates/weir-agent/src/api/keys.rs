@@ -47,7 +47,9 @@ impl Keys {
             Ok(config) => config,
             Err(error) => {
                 let text = match self.sender.is_some() {
-                    true => format!("{error}; the certificates before are served"),
+                    true => format!(
+                        "{error}; the certificates before are served, and clients are verified with the authorities before"
+                    ),
                     false => format!("other hosts are not served: {error}"),
                 };
                 let is_new = self.error.as_ref() != Some(&text);
@@ -76,6 +78,11 @@ impl Keys {
                 Renewal::Authority
             }
         }
+    }
+
+    /// Why the files cannot be used.
+    pub(super) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
     }
 
     /// What connections are served with; `None`: nothing could be read yet.

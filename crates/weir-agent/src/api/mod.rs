@@ -172,7 +172,9 @@ impl Api {
     }
 
     /// Tells clients how the agent stands after a look.
-    pub fn show(&mut self, view: View) {
+    pub fn show(&mut self, mut view: View) {
+        let problems = self.keys.error().into_iter().chain(self.error.as_deref());
+        view.problems.extend(problems.map(str::to_owned));
         self.hub.show(view);
         for reply in self.applies.drain(..) {
             // A client that is gone needs no answer.

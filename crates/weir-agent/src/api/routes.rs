@@ -148,6 +148,11 @@ const AGENT: &[Field] = &[
         Type::String,
         "What becomes of edits of edges: `report` or `revert`",
     ),
+    field(
+        "problems",
+        Type::Array,
+        "What of the API does not work: addresses that cannot be bound, certificates that cannot be read and what holds instead",
+    ),
     field("version", Type::String, "Version of the agent"),
     field("newest_event", Type::Integer, "Number of the newest event"),
 ];

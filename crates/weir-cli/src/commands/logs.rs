@@ -1,7 +1,7 @@
 //! `weir logs`: events of the agent, by its API: those that it keeps, and the next ones as they happen.
 
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,9 @@ use crate::output;
 /// Longest wait for a signal.
 const TICK: Duration = Duration::from_millis(200);
 
-/// The pause before an agent that is gone is tried again.
+/// The pause before an agent that is gone, or has too much to do, is tried again: the first, and the longest.
 const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(args: &LogsArgs, target: Option<Target>) -> Result<ExitCode, Failure> {
     let target = match (target, &args.socket) {
@@ -34,7 +35,17 @@ pub(crate) fn run(args: &LogsArgs, target: Option<Target>) -> Result<ExitCode, F
         Some(time) => format!("/v1/logs?seconds={}", time.as_secs().max(1)),
         None => "/v1/logs".to_owned(),
     };
-    let kept = agent.get(&path)?;
+    let stop = match args.follow {
+        true => Some(crate::limits::stop_on_signals()?),
+        false => None,
+    };
+    let kept = match &stop {
+        None => agent.get(&path)?,
+        Some(stop) => match first(&mut agent, &path, stop)? {
+            Some(kept) => kept,
+            None => return Ok(ExitCode::SUCCESS),
+        },
+    };
     if is_short(&kept, args.since) {
         output::complain(&format!(
             "{} events before these are not kept any more: `journalctl -u weir-agent` has those of the agent itself",
@@ -44,11 +55,57 @@ pub(crate) fn run(args: &LogsArgs, target: Option<Target>) -> Result<ExitCode, F
     for event in kept["events"].as_array().into_iter().flatten() {
         show(event, args)?;
     }
-    if args.follow {
+    if let Some(stop) = stop {
         let newest = kept["newest"].as_u64().unwrap_or_default();
-        follow(&mut agent, newest, args)?;
+        follow(&mut agent, newest, args, &stop)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The events that are kept, of an agent that may have too much to do; `None`: a signal came first. One that is not there is an error, as without
+/// `-f`: its address may be wrong.
+fn first(agent: &mut AgentClient, path: &str, stop: &AtomicBool) -> Result<Option<Value>, Failure> {
+    let mut wait = Waiting::default();
+    while !stop.load(Ordering::Relaxed) {
+        match agent.get(path) {
+            Ok(kept) => return Ok(Some(kept)),
+            Err(error @ ClientError::Refused { .. }) if error.is_temporary() => {
+                wait.after(&error, stop);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// Waits between tries, each time longer.
+#[derive(Default)]
+struct Waiting {
+    /// The last pause; `None`: the agent answered.
+    pause: Option<Duration>,
+}
+
+impl Waiting {
+    /// Says once why, and waits, unless a signal comes.
+    fn after(&mut self, error: &ClientError, stop: &AtomicBool) {
+        if self.pause.is_none() {
+            output::complain(&format!("{error}; waiting for it"));
+        }
+        let pause = self
+            .pause
+            .map_or(PAUSE, |before| (before * 2).min(PAUSE_MAX));
+        self.pause = Some(pause);
+        let until = Instant::now() + pause;
+        while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+            sleep(TICK);
+        }
+    }
+
+    fn is_over(&mut self) {
+        if self.pause.take().is_some() {
+            output::complain("the agent is back");
+        }
+    }
 }
 
 /// Whether events are missing that were asked for.
@@ -62,20 +119,21 @@ fn is_short(kept: &Value, since: Option<Duration>) -> bool {
     is_missed && !is_whole
 }
 
-/// Shows the next events until a signal; an agent that ends is waited for.
-fn follow(agent: &mut AgentClient, newest: u64, args: &LogsArgs) -> Result<(), Failure> {
-    let stop = crate::limits::stop_on_signals()?;
+/// Shows the next events until a signal; an agent that ends, or has too much to do, is waited for.
+fn follow(
+    agent: &mut AgentClient,
+    newest: u64,
+    args: &LogsArgs,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
     let is_over = || stop.load(Ordering::Relaxed);
     let mut after = newest;
-    let mut is_lost = false;
+    let mut wait = Waiting::default();
     while !is_over() {
         let ended = match agent.follow(&format!("/v1/events?after={after}")) {
             Err(error) => error,
             Ok(mut events) => {
-                if is_lost {
-                    output::complain("the agent is back");
-                }
-                is_lost = false;
+                wait.is_over();
                 loop {
                     if is_over() {
                         return Ok(());
@@ -91,18 +149,10 @@ fn follow(agent: &mut AgentClient, newest: u64, args: &LogsArgs) -> Result<(), F
                 }
             }
         };
-        // What it refuses now it refuses later.
-        if matches!(ended, ClientError::Refused { .. } | ClientError::Tls { .. }) {
+        if !ended.is_temporary() {
             return Err(ended.into());
         }
-        if !is_lost {
-            output::complain(&format!("{ended}; waiting for it"));
-        }
-        is_lost = true;
-        let until = Instant::now() + PAUSE;
-        while Instant::now() < until && !is_over() {
-            sleep(TICK);
-        }
+        wait.after(&ended, stop);
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ use weir_store::tls::{self, Endpoint, Identity};
 use weir_testdata::etcd::{Authority, has_openssl};
 
 use super::{MadeUp, PATIENCE};
+use crate::agent::View;
 use crate::api::client::{AgentClient, ClientError, Target};
 use crate::api::hub::Hub;
 use crate::api::keys::{Keys, Renewal};
@@ -394,6 +395,19 @@ fn certificates_are_renewed_while_it_serves() {
     bed.client("noc")
         .get("/v1/session")
         .expect("served as before");
+    let problems = |api: &mut Api| {
+        api.show(View::default());
+        let agent = bed.client("noc").get("/v1/agent").expect("served");
+        agent["problems"].as_array().expect("a list").clone()
+    };
+    let found = problems(&mut api);
+    assert!(
+        found.len() == 1
+            && found[0]
+                .as_str()
+                .is_some_and(|text| text.contains("agent.key")),
+        "{found:?}"
+    );
     bed.authority
         .issue("agent", "/CN=agent", "IP:127.0.0.1,DNS:localhost", 2);
     let said = api.hold(&bed.settings);
@@ -403,6 +417,29 @@ fn certificates_are_renewed_while_it_serves() {
         .expect("the renewed certificate");
     open.get("/v1/session")
         .expect("the open connection goes on");
+    assert!(problems(&mut api).is_empty(), "they are read again");
+    // Authorities that cannot be read lock nobody out, and nobody in: it is said, and seen, which ones hold.
+    let ca = bed.authority.path("ca.pem");
+    let right = std::fs::read(&ca).expect("there");
+    std::fs::remove_file(&ca).expect("removed");
+    let said = api.hold(&bed.settings);
+    assert!(
+        matches!(&said[..], [Event::Warning { text }] if text.contains("ca.pem") && text.contains("verified with the authorities before")),
+        "{said:?}"
+    );
+    api.show(View::default());
+    let agent = open.get("/v1/agent").expect("served as before");
+    let text = agent["problems"][0].as_str().unwrap_or_default();
+    assert!(text.contains("authorities before"), "{agent}");
+    std::fs::write(&ca, right).expect("written");
+    let said = api.hold(&bed.settings);
+    assert!(
+        !said.iter().any(|one| matches!(one, Event::Warning { .. })),
+        "{said:?}"
+    );
+    let mut open = bed.client("noc");
+    open.get("/v1/session").expect("served again");
+    assert!(problems(&mut api).is_empty(), "they are read again");
     // Who signs clients' certificates is another: nobody goes on with what the former signed.
     let other = Authority::new(&bed.authority.folder.join("other"));
     other.issue("noc", "/CN=noc", "DNS:a", 2);
