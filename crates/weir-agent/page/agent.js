@@ -23,11 +23,21 @@ export function sentence(event) {
     case "ended": return `${of}weir ${event.command} ended: ${event.status}`;
     case "health": return `${of}server ${event.server} of ${event.service} (${event.function}) is ${event.state}`;
     case "requested": return `${of}${event.what}, requested by ${event.user}`;
+    case "reloaded": return `weir ${event.command} (process ${event.process}) ${event.how}`;
     case "serving": return `the API serves at ${event.at}`;
     case "warning": return String(event.text);
     case "missed": return `${count(Number(event.events), "event")} missed`;
-    default: return `${of}${event.event}`;
+    default: return event.text ? String(event.text) : `${of}${event.event}`;
   }
+}
+
+/** What a child may do, as the kernel says. @param {import("./api.js").Privileges | null} of */
+function privileges(of) {
+  if (!of) return "";
+  const parts = [`user ${of.user}`, of.capabilities.join(", ") || "no capabilities"];
+  if (of.seccomp) parts.push("system calls filtered");
+  if (of.memory !== null) parts.push(`at most ${Math.round(of.memory / 2 ** 20)} MiB`);
+  return parts.join("; ");
 }
 
 /** @param {Event} event */
@@ -49,14 +59,16 @@ export function AgentView({ agent, events, connected }) {
             <td><span class="tag ${file.state === "applied" ? "ok" : file.state === "edited" ? "warn" : "drop"}">${file.state}</span>
               ${file.state === "edited" && html`<span class="muted">the edge runs something else than its file says</span>`}
               ${file.error && html`<pre class="error" tabindex="0" aria-label="Error">${file.error}</pre>`}</td></tr>`)}</tbody></table></div>`}
+      ${agent.problems.map((text) => html`<p class="note warn">${text}</p>`)}
       <h2>Children</h2>
       ${agent.children.length === 0 && html`<p class="muted">No edge needs commands beside it.</p>`}
       ${agent.children.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Children">
         <table><caption class="unseen">Children</caption>
-        <thead><tr><th scope="col">Command</th><th scope="col">Edge</th><th scope="col">Process</th><th scope="col" class="number">Restarts</th></tr></thead>
+        <thead><tr><th scope="col">Command</th><th scope="col">Edge</th><th scope="col">Process</th><th scope="col">Privileges</th><th scope="col" class="number">Restarts</th></tr></thead>
         <tbody>${agent.children.map((child) => html`
-          <tr><th scope="row"><code>weir ${child.command}</code></th><td>${child.edge}</td>
-            <td>${child.process ?? html`<span class="tag warn">waits to be started again</span>`}</td><td class="number">${child.restarts}</td></tr>`)}</tbody></table></div>`}
+          <tr><th scope="row"><code>weir ${child.command}</code></th><td>${child.edge || ""}</td>
+            <td>${child.process ?? html`<span class="tag warn">waits to be started again</span>`}</td>
+            <td>${privileges(child.privileges)}</td><td class="number">${child.restarts}</td></tr>`)}</tbody></table></div>`}
       <div class="head"><h2>Events</h2>
         <span class="tag ${connected ? "ok" : "warn"}" role="status">${connected ? "live" : "connecting"}</span>
         <label class="check"><input type="checkbox" checked=${isWrongOnly} onChange=${(/** @type {any} */ event) => setWrongOnly(event.target.checked)} /> problems only</label></div>

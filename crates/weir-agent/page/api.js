@@ -12,8 +12,9 @@ const KEY = "weir-session";
  * @typedef {{edge: string, generation: number, nodes: Node[], links: Link[]}} Graph
  * @typedef {{user: string, role: string, seconds: number}} Session
  * @typedef {{file: string, edge: string | null, state: string, error: string | null}} File
- * @typedef {{edge: string, command: string, process: number | null, restarts: number}} Child
- * @typedef {{folder: string, files: File[], children: Child[], edits: string, version: string, newest_event: number}} Agent
+ * @typedef {{user: number, capabilities: string[], no_new_privs: boolean, seccomp: boolean, memory: number | null}} Privileges
+ * @typedef {{edge: string | null, command: string, process: number | null, restarts: number, privileges: Privileges | null}} Child
+ * @typedef {{folder: string, files: File[], children: Child[], edits: string, problems: string[], version: string, newest_event: number}} Agent
  * @typedef {{number: number, time: string, user: string, command: string, runs: boolean, changes: string[]}} Change
  * @typedef {{event: string, number: number, time: number} & Record<string, unknown>} Event
  */

@@ -224,10 +224,9 @@ impl Agent {
         for path in &paths {
             self.look(path, &mut events);
         }
-        let wanted: Vec<Wanted> = self
-            .files
-            .values()
+        let wanted: Vec<Wanted> = (self.files.values())
             .flat_map(|one| one.children.clone())
+            .chain(self.settings.sensors().map(Wanted::sensor))
             .collect();
         self.children.hold(&wanted, &mut events);
         self.is_forced = false;
@@ -611,7 +610,7 @@ impl Agent {
     fn children_of(&self, edge: &str) -> Result<Vec<Wanted>, RuntimeError> {
         let settings = self.settings.of_edge(edge);
         let wanted = |kind, function| Wanted {
-            edge: edge.to_owned(),
+            edge: Some(edge.to_owned()),
             kind,
             function,
         };

@@ -1,10 +1,12 @@
 //! Commands that run beside edges: started, started again when they end, and ended when they are wanted no more.
 //!
 //! `setpriv` starts them: with the capabilities that their command needs and no others, without a way to new ones, and with a SIGTERM when the
-//! agent ends, however it ends.
+//! agent ends, however it ends. Sensors, which parse what strangers send, also get a user of their own, and confine themselves once their sockets are
+//! open.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,9 @@ use rustix::process::{Pid, Signal, getppid, kill_process};
 use serde::Serialize;
 
 use crate::event::Event;
+use crate::files::{self, Stamp, Stamps};
+use crate::privileges::{self, Privileges};
+use crate::sensors::Sensor;
 
 /// The pause before a child is started again: the first, and the longest.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -37,45 +42,98 @@ pub fn is_orphan() -> bool {
     parent.as_ref() != Some(&agent)
 }
 
-/// A command that an edge needs.
+/// A command that an edge needs, or that the settings name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wanted {
-    pub(crate) edge: String,
+    /// `None`: it serves no edge.
+    pub(crate) edge: Option<String>,
     pub(crate) kind: Kind,
     /// The function, if the command serves one.
     pub(crate) function: Option<String>,
 }
 
 /// Kinds of children.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Check,
     Follow,
     Helper,
+    Sensor(Sensor),
 }
 
 impl Wanted {
-    fn arguments(&self) -> Vec<&str> {
-        let command: &[&str] = match self.kind {
-            Kind::Check => &["service", "check"],
-            Kind::Follow => &["route", "follow"],
-            Kind::Helper => &["net", "helper"],
+    pub(crate) fn sensor(sensor: Sensor) -> Wanted {
+        Wanted {
+            edge: None,
+            kind: Kind::Sensor(sensor),
+            function: None,
+        }
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let command: [&str; 2] = match &self.kind {
+            Kind::Check => ["service", "check"],
+            Kind::Follow => ["route", "follow"],
+            Kind::Helper => ["net", "helper"],
+            Kind::Sensor(sensor) => return sensor.arguments(),
         };
-        let mut all = command.to_vec();
-        all.extend(["--edge", &self.edge]);
+        let mut all = command.map(str::to_owned).to_vec();
+        if let Some(edge) = &self.edge {
+            all.extend(["--edge".to_owned(), edge.clone()]);
+        }
         if let Some(function) = &self.function {
-            all.extend(["--function", function]);
+            all.extend(["--function".to_owned(), function.clone()]);
         }
         all
     }
 
-    /// For `setpriv --bounding-set`. The kernel opens maps and programs by ID only with CAP_SYS_ADMIN.
-    fn capabilities(&self) -> &'static str {
-        match self.kind {
-            Kind::Helper => "-all,+bpf,+net_admin,+net_raw,+perfmon,+sys_admin",
-            Kind::Check | Kind::Follow => "-all,+bpf,+net_admin,+perfmon,+sys_admin",
+    fn command(&self) -> String {
+        self.arguments().join(" ")
+    }
+
+    /// Options of `setpriv`. The kernel opens maps and programs by ID only with CAP_SYS_ADMIN.
+    fn privileges(&self) -> io::Result<Vec<String>> {
+        let bounding = match &self.kind {
+            Kind::Helper => "--bounding-set=-all,+bpf,+net_admin,+net_raw,+perfmon,+sys_admin",
+            Kind::Check | Kind::Follow => "--bounding-set=-all,+bpf,+net_admin,+perfmon,+sys_admin",
+            Kind::Sensor(sensor) => return sensor.privileges(),
+        };
+        Ok(vec![bounding.to_owned()])
+    }
+
+    /// What it reads, of which a change concerns it.
+    fn stamps(&self) -> Read {
+        let stamps = |paths: &[PathBuf]| {
+            let paths = paths.iter().flat_map(|path| sources(path));
+            paths.map(|path| (path.clone(), Stamp::of(&path))).collect()
+        };
+        match &self.kind {
+            Kind::Sensor(sensor) => Read {
+                rules: stamps(sensor.rules()),
+                config: stamps(sensor.config()),
+            },
+            _ => Read::default(),
         }
     }
+}
+
+/// A file, or those of a folder.
+fn sources(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return vec![path.to_owned()];
+    };
+    let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    all.sort();
+    all
+}
+
+/// Files that a child reads, as they were.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Read {
+    /// It reads them again when it is told to.
+    rules: Stamps,
+    /// It reads them when it starts.
+    config: Stamps,
 }
 
 /// What starts children.
@@ -90,19 +148,22 @@ pub struct Programs {
 /// A child, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ChildRow {
-    /// The edge that it serves.
-    pub edge: String,
+    /// The edge that it serves, if it does.
+    pub edge: Option<String>,
     /// Its command.
     pub command: String,
     /// Its process; `None`: it waits to be started again.
     pub process: Option<u32>,
     /// How often it was started again.
     pub restarts: u64,
+    /// What it may do, as the kernel says; `None`: it does not run.
+    pub privileges: Option<Privileges>,
 }
 
 #[derive(Debug)]
 struct Running {
     child: Option<Child>,
+    read: Read,
     since: Instant,
     due: Instant,
     pause: Duration,
@@ -146,6 +207,7 @@ impl Children {
         for one in wanted {
             let running = self.all.entry(one.clone()).or_insert_with(|| Running {
                 child: None,
+                read: Read::default(),
                 since: now,
                 due: now,
                 pause: PAUSE,
@@ -153,7 +215,11 @@ impl Children {
             });
             if let Some(child) = &mut running.child {
                 let status = match child.try_wait() {
-                    Ok(None) => continue,
+                    Ok(None) => {
+                        let id = child.id();
+                        look_at_files(one, running, id, events);
+                        continue;
+                    }
                     Ok(Some(status)) => status.to_string(),
                     Err(error) => error.to_string(),
                 };
@@ -169,11 +235,13 @@ impl Children {
             if running.due > now {
                 continue;
             }
+            // Before it reads them.
+            running.read = one.stamps();
             match start(&self.programs, one) {
                 Ok(child) => {
                     events.push(Event::Started {
                         edge: one.edge.clone(),
-                        command: one.arguments().join(" "),
+                        command: one.command(),
                         process: child.id(),
                     });
                     running.since = now;
@@ -195,9 +263,10 @@ impl Children {
     pub(crate) fn rows(&self) -> Vec<ChildRow> {
         let row = |(one, running): (&Wanted, &Running)| ChildRow {
             edge: one.edge.clone(),
-            command: one.arguments().join(" "),
+            command: one.command(),
             process: running.child.as_ref().map(Child::id),
             restarts: running.restarts,
+            privileges: (running.child.as_ref()).and_then(|child| privileges::of(child.id())),
         };
         self.all.iter().map(row).collect()
     }
@@ -218,16 +287,56 @@ impl Drop for Children {
 fn ended_event(one: &Wanted, status: String, again: Option<u64>) -> Event {
     Event::Ended {
         edge: one.edge.clone(),
-        command: one.arguments().join(" "),
+        command: one.command(),
         status,
         again,
     }
 }
 
-fn start(programs: &Programs, one: &Wanted) -> std::io::Result<Child> {
+/// Tells a child of files that changed: new rules by SIGUSR2, another configuration by SIGTERM, after which it starts again.
+fn look_at_files(one: &Wanted, running: &mut Running, process: u32, events: &mut Vec<Event>) {
+    // Most children read no files.
+    if running.read == Read::default() {
+        return;
+    }
+    let now = one.stamps();
+    if now == running.read {
+        return;
+    }
+    let is_config = files::changed(&running.read.config);
+    let signal = if is_config {
+        Signal::TERM
+    } else {
+        Signal::USR2
+    };
+    running.read = now;
+    let sent = Pid::from_raw(process.cast_signed()).map(|process| kill_process(process, signal));
+    match sent {
+        Some(Err(error)) => events.push(Event::Warning {
+            text: format!(
+                "weir {} does not learn that its files changed: {error}; the agent needs CAP_KILL",
+                one.command()
+            ),
+        }),
+        _ => events.push(Event::Reloaded {
+            command: one.command(),
+            process,
+            how: if is_config {
+                "starts again with its new configuration"
+            } else {
+                "reads its new rules"
+            },
+        }),
+    }
+}
+
+fn start(programs: &Programs, one: &Wanted) -> io::Result<Child> {
+    if let Kind::Sensor(sensor) = &one.kind {
+        sensor.make_folder()?;
+    }
     Command::new(&programs.setpriv)
-        .args(["--pdeathsig", "TERM", "--no-new-privs", "--bounding-set"])
-        .arg(one.capabilities())
+        .args(["--pdeathsig", "TERM", "--no-new-privs"])
+        .args(one.privileges()?)
         .arg("--")
         .arg(&programs.weir)
         .args(one.arguments())

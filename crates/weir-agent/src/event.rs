@@ -49,8 +49,8 @@ pub enum Event {
     },
     /// A child was started.
     Started {
-        /// The edge that it serves.
-        edge: String,
+        /// The edge that it serves, if it does.
+        edge: Option<String>,
         /// Its command.
         command: String,
         /// Its process.
@@ -58,14 +58,23 @@ pub enum Event {
     },
     /// A child ended.
     Ended {
-        /// The edge that it served.
-        edge: String,
+        /// The edge that it served, if it did.
+        edge: Option<String>,
         /// Its command.
         command: String,
         /// How it ended.
         status: String,
         /// Seconds until it is started again; `None`: it is wanted no more.
         again: Option<u64>,
+    },
+    /// Files that a child reads changed, and it was told.
+    Reloaded {
+        /// Its command.
+        command: String,
+        /// Its process.
+        process: u32,
+        /// What it does.
+        how: &'static str,
     },
     /// A server of a service failed its checks, or answers again.
     Health {
@@ -168,19 +177,28 @@ impl fmt::Display for Event {
                 edge,
                 command,
                 process,
-            } => write!(f, "edge {edge}: started weir {command} (process {process})"),
+            } => {
+                of_edge(f, edge.as_deref())?;
+                write!(f, "started weir {command} (process {process})")
+            }
             Event::Ended {
                 edge,
                 command,
                 status,
                 again,
             } => {
-                write!(f, "edge {edge}: weir {command} ended: {status}")?;
+                of_edge(f, edge.as_deref())?;
+                write!(f, "weir {command} ended: {status}")?;
                 match again {
                     Some(again) => write!(f, "; it starts again in {again} s"),
                     None => Ok(()),
                 }
             }
+            Event::Reloaded {
+                command,
+                process,
+                how,
+            } => write!(f, "weir {command} (process {process}) {how}"),
             Event::Health {
                 edge,
                 function,
@@ -237,4 +255,8 @@ impl fmt::Display for Event {
             Event::Warning { text } => f.write_str(text),
         }
     }
+}
+
+fn of_edge(f: &mut fmt::Formatter<'_>, edge: Option<&str>) -> fmt::Result {
+    edge.map_or(Ok(()), |edge| write!(f, "edge {edge}: "))
 }

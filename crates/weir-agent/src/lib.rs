@@ -15,6 +15,8 @@ mod files;
 pub mod metrics;
 mod notices;
 mod owned;
+mod privileges;
+mod sensors;
 pub mod service;
 mod settings;
 mod store;
@@ -22,6 +24,8 @@ mod store;
 pub use agent::{Agent, Row, State, View};
 pub use children::{ChildRow, Programs, is_orphan};
 pub use event::Event;
+pub use privileges::Privileges;
+pub use sensors::{SensorSettings, User};
 pub use settings::{
     AlertFolder, ApiSettings, CLIENT, ClientRole, EdgeSettings, Edits, Group, LoopbackAddress,
     RemoteAddress, SETTINGS, Settings, Socket,

@@ -111,7 +111,10 @@ impl Samples {
             self.add(Metric::AgentFiles, &[state.name()], files as u64);
         }
         for child in &view.children {
-            let labels = [child.edge.as_str(), child.command.as_str()];
+            let labels = [
+                child.edge.as_deref().unwrap_or_default(),
+                child.command.as_str(),
+            ];
             self.add(
                 Metric::AgentRunning,
                 &labels,
@@ -442,10 +445,11 @@ mod tests {
         samples.carried("e", "f", &[one]);
         samples.agent(&View {
             children: vec![ChildRow {
-                edge: "e".into(),
+                edge: Some("e".into()),
                 command: "net helper".into(),
                 process: None,
                 restarts: 3,
+                privileges: None,
             }],
             ..View::default()
         });

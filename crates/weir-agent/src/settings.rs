@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::AgentError;
+use crate::sensors::{Sensor, SensorSettings};
 
 /// Name of the file in the folder of the edges.
 pub const SETTINGS: &str = "agent.toml";
@@ -34,6 +35,8 @@ pub struct Settings {
     pub edits: Edits,
     /// Of single edges, by name.
     pub edge: BTreeMap<String, EdgeSettings>,
+    /// Sensors that run as children, by name.
+    pub sensor: BTreeMap<String, SensorSettings>,
     /// Of the API.
     pub api: ApiSettings,
     /// Where the networks of this host are declared beside the folder.
@@ -157,13 +160,10 @@ pub enum AlertFolder {
     Off,
 }
 
-/// Where the units of sensors log to.
-const LOGS: &str = "/var/log/weir";
-
 impl AlertFolder {
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
-            AlertFolder::Default => Some(Path::new(LOGS)),
+            AlertFolder::Default => Some(Path::new(crate::sensors::LOGS)),
             AlertFolder::Path(path) => Some(path),
             AlertFolder::Off => None,
         }
@@ -343,6 +343,11 @@ impl Settings {
         }
     }
 
+    /// The sensors.
+    pub(crate) fn sensors(&self) -> impl Iterator<Item = Sensor> {
+        (self.sensor.iter()).map(|(name, settings)| Sensor::new(name, settings.clone()))
+    }
+
     /// Of an edge.
     #[must_use]
     pub fn of_edge(&self, name: &str) -> EdgeSettings {
@@ -354,6 +359,9 @@ impl Settings {
 fn parse(text: &str) -> Result<Settings, String> {
     let settings: Settings = toml::from_str(text).map_err(|error| error.to_string())?;
     settings.api.check()?;
+    for (name, sensor) in &settings.sensor {
+        sensor.check(name)?;
+    }
     if let Some(store) = &settings.store {
         store.check()?;
     }

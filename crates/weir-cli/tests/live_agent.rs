@@ -3,13 +3,14 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use weir_agent::api::{AgentClient, Target};
 use weir_kernel::NetNs;
 use weir_kernel::bed::{self, End};
 
@@ -26,8 +27,19 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(ns: &NetNs, folder: &PathBuf, state: &PathBuf) -> Running {
-        let mut command = ns.command(env!("CARGO_BIN_EXE_weir")).expect("namespace");
+    pub(crate) fn start(ns: &NetNs, folder: &Path, state: &Path) -> Running {
+        Running::start_program(Path::new(env!("CARGO_BIN_EXE_weir")), ns, folder, state)
+    }
+
+    /// The agent of some build.
+    pub(crate) fn start_program(
+        program: &Path,
+        ns: &NetNs,
+        folder: &Path,
+        state: &Path,
+    ) -> Running {
+        let program = program.to_str().expect("UTF-8");
+        let mut command = ns.command(program).expect("namespace");
         command
             .args(["agent", "--interval", "200ms", "--json"])
             .arg(folder);
@@ -159,6 +171,13 @@ impl Bed {
             .expect("namespace");
         let command = command.args(args).env("STATE_DIRECTORY", &self.state);
         command.output().expect("weir starts")
+    }
+
+    /// What the agent answers at its socket.
+    pub(crate) fn ask(&self, path: &str) -> Value {
+        let target = Target::Socket(self.state.join("agent.sock"));
+        let mut agent = AgentClient::new(target).expect("a client");
+        agent.get(path).expect("an answer")
     }
 
     pub(crate) fn generation(&self) -> u64 {

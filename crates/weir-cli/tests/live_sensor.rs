@@ -17,7 +17,7 @@ use weir_kernel::bed::{self, End};
 use weir_packet::build::Frame;
 use weir_xsk::{PacketConfig, PacketPort, Port};
 
-const RULES: &str = "alert http any any -> any any (msg:\"request\"; http.uri; content:\"/needle\"; sid:1;)\n\
+pub(crate) const RULES: &str = "alert http any any -> any any (msg:\"request\"; http.uri; content:\"/needle\"; sid:1;)\n\
 alert http any any -> any any (msg:\"answer\"; flow:to_client; file.data; content:\"in the middle\"; sid:2;)\n\
 alert tcp any any -> any any (msg:\"stream\"; flow:to_server,established; content:\"Host: a\"; sid:3;)\n";
 
@@ -45,7 +45,7 @@ impl Folder {
     }
 
     /// Alerts of each of the three rules.
-    fn alerts(&self) -> [usize; 3] {
+    pub(crate) fn alerts(&self) -> [usize; 3] {
         let alerts = self.records("alert");
         [1, 2, 3].map(|sid| {
             let is = |a: &&Value| a["alert"]["signature_id"] == sid;
@@ -64,7 +64,7 @@ impl Drop for Folder {
 pub(crate) struct Sensor(pub(crate) Child);
 
 impl Sensor {
-    fn start(ns: &NetNs, folder: &Folder, args: &[&str]) -> Sensor {
+    pub(crate) fn start(ns: &NetNs, folder: &Folder, args: &[&str]) -> Sensor {
         Sensor::with_rules(ns, folder, RULES, args)
     }
 
@@ -127,13 +127,13 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Two hosts with a link between them.
-struct Bed {
-    client: NetNs,
-    server: NetNs,
+pub(crate) struct Bed {
+    pub(crate) client: NetNs,
+    pub(crate) server: NetNs,
 }
 
 impl Bed {
-    fn new(links: u8) -> Bed {
+    pub(crate) fn new(links: u8) -> Bed {
         let bed = Bed {
             client: NetNs::create("wsens-c").expect("namespace"),
             server: NetNs::create("wsens-s").expect("namespace"),
@@ -176,7 +176,7 @@ impl Bed {
     }
 
     /// Conversations of HTTP over a link, with answers that are longer than a packet.
-    fn talk(&self, link: u8, count: usize) {
+    pub(crate) fn talk(&self, link: u8, count: usize) {
         self.talk_to(&format!("10.77.{link}.1:80"), count);
     }
 

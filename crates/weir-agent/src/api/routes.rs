@@ -141,7 +141,7 @@ const AGENT: &[Field] = &[
     field(
         "children",
         Type::Array,
-        "Commands beside edges: `edge`, `command`, `process`, `restarts`",
+        "Commands beside edges, and sensors: `edge`, `command`, `process`, `restarts`, `privileges` (`user`, `capabilities`, `no_new_privs`, `seccomp`, `memory`)",
     ),
     field(
         "edits",

@@ -196,6 +196,12 @@ pub(crate) struct SensorRunArgs {
     /// Load the firewall's rules from these files, and from no other: what no rule of them accepts is dropped; repeatable
     #[arg(long, value_name = "FILE", requires = "simulate_ips")]
     pub(crate) firewall_rules_exclusive: Vec<PathBuf>,
+    /// Once sockets are open: drop capabilities, allow few system calls (seccomp), write only to --log and --data-dir (Landlock)
+    #[arg(long, conflicts_with_all = ["inline", "capture"])]
+    pub(crate) confine: bool,
+    /// Limit memory to so many MiB; a sensor that needs more ends
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=1 << 24))]
+    pub(crate) memory_limit: Option<u32>,
     /// Number of worker threads; results do not depend on it. With --inline and --simulate-ips there is one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: u16,

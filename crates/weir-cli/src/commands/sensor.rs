@@ -1,5 +1,6 @@
 //! `weir sensor`: frames to alerts. Here: from arguments to a setup, signals, progress, and what is said at the end.
 
+mod confine;
 mod journal;
 mod report;
 mod rules;
@@ -139,7 +140,8 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         return give_back(names);
     }
     let mut journal = Journal::open(&settings, &args.log)?;
-    let result = sense_with(args, settings, &mut journal);
+    let result =
+        confine::limit_memory(args).and_then(|()| sense_with(args, settings, &mut journal));
     if let Err(failure) = &result {
         journal.say(Level::Error, "sensor", &failure.to_string());
     }
@@ -212,12 +214,18 @@ fn sense_with(
         MatcherName::Prefilter => matcher::Engine::Prefilter,
         MatcherName::AhoCorasick => matcher::Engine::AhoCorasick,
     };
+    confine::check(args, &config)?;
     // What is slow or needs rights comes after what can be wrong at once.
     let source = match args.test_config {
         true => None,
         false => Some(source(args, &config)?),
     };
     writable(&args.log)?;
+    // Before the first thread, and before rules are read.
+    if let Some(warning) = confine::confine(args, &config)? {
+        output::complain(warning);
+        journal.say(Level::Warning, "sensor", warning);
+    }
     let started = std::time::Instant::now();
     let (engine, rules, refused) = files(&args.only_rules, &args.rules, &config)
         .and_then(|files| Engine::load(&config, dialect(&args.settings), &files, matcher, None))
@@ -566,6 +574,7 @@ fn source(args: &SensorRunArgs, config: &SensorConfig) -> Result<Box<dyn Source>
 fn listen(interfaces: &[String], args: &SensorRunArgs) -> Result<Box<dyn Source>, SourceError> {
     let options = LiveOptions {
         cluster: args.cluster,
+        reopens: !args.confine,
         ..LiveOptions::default()
     };
     if args.cluster.is_some() && args.capture != CaptureName::AfPacket {

@@ -21,6 +21,8 @@ pub struct LiveOptions {
     pub wait: Duration,
     /// Share each interface with the other sensors of this number: all packets between two addresses come to one of them.
     pub cluster: Option<u16>,
+    /// An interface that was removed is opened anew when it is there again; else the source ends with an error, as no socket can be opened.
+    pub reopens: bool,
 }
 
 impl Default for LiveOptions {
@@ -29,6 +31,7 @@ impl Default for LiveOptions {
             ring: 64 << 20,
             wait: Duration::from_millis(100),
             cluster: None,
+            reopens: true,
         }
     }
 }
@@ -214,6 +217,7 @@ impl Interfaces {
         listener.looked = Instant::now();
         let found = match &listener.port {
             Some(port) => port.forget_error().and_then(|()| port.check_link()),
+            None if !options.reopens => return,
             None => listen(&listener.name, options).and_then(|port| {
                 let state = port.check_link();
                 listener.port = Some(port);
@@ -292,6 +296,13 @@ impl Source for Interfaces {
             if self.ports[at].looked.elapsed() >= LOOK {
                 self.look(at);
             }
+        }
+        let is_gone = |l: &&Listener| !self.options.reopens && l.port.is_none();
+        if let Some(gone) = self.ports.iter().find(is_gone) {
+            return Err(SourceError::Interface {
+                interface: gone.name.clone(),
+                message: "the interface was removed, and a confined sensor cannot open another of its name: start it again".to_owned(),
+            });
         }
         if !self.take(batch) {
             if self.closed.is_some_and(|since| since.elapsed() >= CLOSES) {

@@ -485,8 +485,9 @@ pub(super) fn workers(now: &Value) -> Grid {
         Row {
             is_alert: one["process"].is_null(),
             detail: format!(
-                "weir {}: started again {restarts} times",
-                text(&one["command"])
+                "weir {}: started again {restarts} times{}",
+                text(&one["command"]),
+                privileges(&one["privileges"])
             ),
             fields: vec![
                 words(&one["command"]),
@@ -501,4 +502,27 @@ pub(super) fn workers(now: &Value) -> Grid {
         rows: rows(&now["children"]).iter().map(row).collect(),
         empty: "the agent runs no command beside an edge",
     }
+}
+
+/// What a process may do, in words; nothing of one that does not run.
+fn privileges(of: &Value) -> String {
+    let Some(user) = of["user"].as_u64() else {
+        return String::new();
+    };
+    let names: Vec<&str> = (rows(&of["capabilities"]).iter())
+        .filter_map(Value::as_str)
+        .collect();
+    let capabilities = match names.as_slice() {
+        [] => "no capabilities".to_owned(),
+        names => names.join(", "),
+    };
+    let filter = match of["seccomp"] == true {
+        true => ", system calls filtered",
+        false => "",
+    };
+    let memory = match of["memory"].as_u64() {
+        Some(bytes) => format!(", at most {} MiB", bytes >> 20),
+        None => String::new(),
+    };
+    format!("; user {user}, {capabilities}{filter}{memory}")
 }

@@ -188,11 +188,18 @@ fn rules_connections_and_workers_have_tabs() {
         detail.contains("open for 9 s; of 1 of at most 100 connections of nat"),
         "{shown:#?}"
     );
-    let children = |_: u64| json!({ "children": [{ "edge": "office", "command": "route follow", "process": null, "restarts": 3 }] });
+    let children = |_: u64| json!({ "children": [{ "edge": "office", "command": "route follow", "process": null, "restarts": 3, "privileges": null }, { "edge": null, "command": "sensor --confine", "process": 7, "restarts": 0, "privileges": { "user": 998, "capabilities": [], "no_new_privs": true, "seccomp": true, "memory": 1 << 30 } }] });
     let mut workers = screen(What::Children, children);
     let shown = lines(&mut workers, 80, 24);
     assert!(
         shown[4].starts_with("route follow") && shown[4].ends_with("3"),
+        "{shown:#?}"
+    );
+    workers.press(Key::Down);
+    let shown = lines(&mut workers, 80, 24);
+    let detail = format!("{} {}", shown[21], shown[22]);
+    assert!(
+        detail.contains("user 998, no capabilities, system calls filtered, at most 1024 MiB"),
         "{shown:#?}"
     );
 }
