@@ -2,6 +2,7 @@
 
 import { html, render, useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { AgentView, isBad, sentence } from "./agent.js";
+import { AlertsView } from "./alerts.js";
 import { follow, forget, get, login, logout, ofEdge, Problem, token } from "./api.js";
 import { ChangesView, Waiting } from "./changes.js";
 import { GraphView } from "./graph.js";
@@ -11,8 +12,9 @@ import { Rates } from "./rates.js";
 const INTERVAL = 2000;
 /** A reading that takes long is followed by a pause of so many times that: a page takes a fifth of the agent's reading at most. */
 const REST = 4;
-/** Events that are kept. */
+/** Events that are kept, and alerts beside them: many of one kind leave the others their place. */
 const EVENTS = 300;
+const ALERTS = 1000;
 /** For so many seconds the footer shows what went wrong. */
 const RECENT = 600;
 
@@ -24,7 +26,7 @@ const RECENT = 600;
  * @typedef {{edge: string, view: string, node: string}} Route
  */
 
-const VIEWS = [["graph", "Graph"], ["history", "History"], ["agent", "Agent"]];
+const VIEWS = [["graph", "Graph"], ["alerts", "Alerts"], ["history", "History"], ["agent", "Agent"]];
 
 /** @returns {Route} */
 function route() {
@@ -127,6 +129,7 @@ function Page({ session, leave }) {
   const [graph, setGraph] = useState(/** @type {Graph | null} */ (null));
   const [agent, setAgent] = useState(/** @type {Agent | null} */ (null));
   const [events, setEvents] = useState(/** @type {Event[]} */ ([]));
+  const [alerts, setAlerts] = useState(/** @type {Event[]} */ ([]));
   const [connected, setConnected] = useState(false);
   const [turn, setTurn] = useState(0);
   const [waits, setWaits] = useState(/** @type {{waits: boolean, seconds: number} | null} */ (null));
@@ -145,7 +148,10 @@ function Page({ session, leave }) {
   // Events, as they happen.
   useEffect(() => {
     const stop = new AbortController();
-    const take = (/** @type {Event} */ event) => setEvents((before) => [event, ...before].slice(0, EVENTS));
+    const take = (/** @type {Event} */ event) =>
+      event.event === "alert"
+        ? setAlerts((before) => [event, ...before].slice(0, ALERTS))
+        : setEvents((before) => [event, ...before].slice(0, EVENTS));
     follow(take, setConnected, stop.signal);
     return () => stop.abort();
   }, []);
@@ -242,6 +248,7 @@ function Page({ session, leave }) {
       ${(drift.state !== "edited" || at.view !== "history") && html`<button onClick=${() => open(drift.state === "edited" ? "history" : "agent")}>Show ${drift.state === "edited" ? "history" : "the error"}</button>`}</p>`}
     <main id="content" tabindex="-1">
       ${at.view === "history" && edge ? html`<${ChangesView} key=${edge} edge=${edge} mayChange=${mayChange} canWait=${agent?.edits === "report"} news=${news} notify=${notify} />`
+      : at.view === "alerts" ? html`<${AlertsView} events=${alerts} edges=${edges} connected=${connected} />`
       : at.view === "agent" ? html`<${AgentView} agent=${agent} events=${events} connected=${connected} />`
       : !edge ? html`<p class="loading">${agent ? "No edge runs here. " : "Loading"}${agent && html`<code>weir init</code> writes the file of one.`}</p>`
       : !graph ? html`<p class="loading">${problem ? "" : "Loading"}</p>`

@@ -10,9 +10,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use weir_agent::api::{AgentClient, Target};
 use weir_testdata::browser::{self, Browser};
 
 use crate::live_agent::{Bed, Running};
@@ -47,8 +48,9 @@ impl Page {
         // Other users cannot see into the state folder.
         let socket = std::env::temp_dir().join(&bed.edge).join("agent.sock");
         let text = format!(
-            "[api]\nsocket = \"{}\"\nread-group = {READERS}\npage = \"{address}\"\n",
-            socket.display()
+            "[api]\nsocket = \"{}\"\nread-group = {READERS}\npage = \"{address}\"\nalerts = \"{}\"\n",
+            socket.display(),
+            bed.state.join("logs").display()
         );
         fs::write(bed.folder.join("agent.toml"), text).expect("writable");
         let agent = bed.agent();
@@ -275,27 +277,8 @@ fn what_weir_init_writes_is_shown_with_its_connections() {
         return;
     }
     let mut page = Page::new("init");
-    // Its port changes hooks, which takes an edge without it.
-    let file = page.bed.file();
-    fs::remove_file(&file).expect("removed");
-    page.agent.event("removed");
-    let file = file.to_str().expect("UTF-8");
+    apply_a_firewall(&page);
     let edge = page.bed.edge.clone();
-    let init = [
-        "init",
-        "firewall",
-        "--interface",
-        "right0",
-        "--defaults",
-        "--force",
-        "--edge",
-        &edge,
-        "-o",
-        file,
-    ];
-    let output = page.bed.weir(&init);
-    assert!(output.status.success(), "{}", stderr(&output));
-    page.agent.event("applied");
     // What the host begins is a connection, what others begin is dropped.
     let socket = page.bed.right.run(|| UdpSocket::bind("10.79.0.2:7007"));
     let socket = socket.expect("namespace").expect("binds");
@@ -332,6 +315,139 @@ fn what_weir_init_writes_is_shown_with_its_connections() {
     ] {
         assert!(links.contains(&link), "{link}: {links:?}");
     }
+    page.has_no_errors();
+}
+
+/// The edge as `weir init firewall` writes it.
+fn apply_a_firewall(page: &Page) {
+    // Its port changes hooks, which takes an edge without it.
+    let file = page.bed.file();
+    fs::remove_file(&file).expect("removed");
+    page.agent.event("removed");
+    let file = file.to_str().expect("UTF-8");
+    let edge = &page.bed.edge;
+    let init = [
+        "init",
+        "firewall",
+        "--interface",
+        "right0",
+        "--defaults",
+        "--force",
+        "--edge",
+        edge,
+        "-o",
+        file,
+    ];
+    let output = page.bed.weir(&init);
+    assert!(output.status.success(), "{}", stderr(&output));
+    page.agent.event("applied");
+}
+
+/// What a sensor appends to its log, for an alert of a flow.
+fn append_alert(page: &Page, sid: u32, message: &str, severity: u32, ends: [(&str, u16); 2]) {
+    let folder = page.bed.state.join("logs/lan");
+    fs::create_dir_all(&folder).expect("writable");
+    let [(source, source_port), (destination, destination_port)] = ends;
+    let record = json!({
+        "event_type": "alert", "flow_id": 1_000 + u64::from(source_port), "proto": "UDP", "src_ip": source, "src_port": source_port,
+        "dest_ip": destination, "dest_port": destination_port,
+        "alert": { "gid": 1, "signature_id": sid, "rev": 1, "signature": message, "severity": severity },
+    });
+    let path = folder.join("eve.json");
+    let file = fs::File::options().create(true).append(true).open(path);
+    let mut file = file.expect("writable");
+    writeln!(file, "{record}").expect("written");
+}
+
+/// Appends alerts until the agent reports one: what was written before it looked for the first time is old.
+fn first_alert(page: &Page) {
+    let target = Target::Socket(page.socket.clone());
+    let mut agent = AgentClient::new(target).expect("a client");
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        append_alert(page, 1, "an alert", 3, [("10.79.0.9", 9), ("10.79.0.2", 9)]);
+        std::thread::sleep(Duration::from_secs(1));
+        let kept = agent.get("/v1/logs").expect("an answer");
+        let events = kept["events"].as_array().expect("a list");
+        if events.iter().any(|event| event["event"] == "alert") {
+            return;
+        }
+        assert!(Instant::now() < until, "{kept}");
+    }
+}
+
+#[test]
+fn alerts_of_sensors_are_shown_with_their_flow() {
+    if !root("alerts_of_sensors_are_shown_with_their_flow") || !browser::is_here() {
+        return;
+    }
+    let mut page = Page::new("alerts");
+    let edge = page.bed.edge.clone();
+    apply_a_firewall(&page);
+    let socket = page.bed.right.run(|| UdpSocket::bind("10.79.0.2:7007"));
+    let socket = socket.expect("namespace").expect("binds");
+    socket.send_to(b"x", "10.79.0.1:7008").expect("sent");
+    page.log_in();
+    page.view("alerts");
+    page.browser.shows("No alerts since the agent started");
+    first_alert(&page);
+    let tracked = [("10.79.0.2", 7007), ("10.79.0.1", 7008)];
+    append_alert(&page, 77, "known by its name", 1, tracked);
+    append_alert(&page, 78, "<b>a script</b>", 2, tracked);
+    append_alert(
+        &page,
+        79,
+        "an address",
+        2,
+        [("2001:db8::1", 443), ("2001:db8::2", 5)],
+    );
+    let rows = "[...document.querySelectorAll('.view tbody tr')]";
+    let rules = format!("{rows}.map(row => row.children[2].textContent).join(' ')");
+    page.browser
+        .until(&format!("{rules}.startsWith('1:79:1 1:78:1 1:77:1 1:1:1')"));
+    page.browser
+        .shows("UDP [2001:db8::1]:443 > [2001:db8::2]:5");
+    page.browser.shows("<b>a script</b>");
+    // Sorted by severity, the worst first, and with the other end first.
+    page.browser.click("Severity");
+    page.browser
+        .until(&format!("{rules}.startsWith('1:77:1 1:79:1 1:78:1')"));
+    page.browser.click("Severity");
+    page.browser.until(&format!("{rules}.startsWith('1:1:1')"));
+    // Fewer of them: by severity, by text, by rule.
+    let choose = |value: &str| {
+        format!(
+            "(() => {{ const field = document.querySelector('.view select'); field.value = '{value}'; field.dispatchEvent(new Event('change', {{ bubbles: true }})); }})()"
+        )
+    };
+    page.browser.evaluate(&choose("1"));
+    page.browser.until(&format!("{rules} === '1:77:1'"));
+    page.browser.evaluate(&choose("0"));
+    page.browser.click("Only rule 1:78:1");
+    page.browser.until(&format!("{rules} === '1:78:1'"));
+    page.browser.evaluate("(() => { const field = document.querySelector('.view input[type=search]'); field.value = '10.79.0.1:7008'; field.dispatchEvent(new Event('input', { bubbles: true })); })()");
+    page.browser.until(&format!("{rules} === '1:78:1 1:77:1'"));
+    // The flow: its alerts, and the connection, from where the graph is a click away.
+    page.browser
+        .click("Flow UDP 10.79.0.2:7007 > 10.79.0.1:7008");
+    page.browser
+        .until("document.activeElement.id === 'flow-name'");
+    page.browser
+        .until("document.querySelectorAll('.flow .events li').length === 2");
+    page.browser.shows(&format!("firewall of edge {edge}"));
+    page.browser.evaluate(&axe());
+    is_accessible(&mut page, "alerts with a flow");
+    page.browser.press("Tab");
+    let focused = "document.activeElement.getAttribute('aria-label')";
+    assert_eq!(page.browser.evaluate(focused), "Close flow");
+    page.browser.press("Enter");
+    page.browser.until("!document.querySelector('.flow')");
+    page.browser
+        .click("Flow UDP 10.79.0.2:7007 > 10.79.0.1:7008");
+    page.browser.click(&format!("firewall of edge {edge}"));
+    page.browser
+        .until("document.querySelector('#details-name')?.textContent === 'firewall'");
+    page.browser.shows("→ 10.79.0.1:7008");
     page.has_no_errors();
 }
 
@@ -400,6 +516,7 @@ fn every_view_is_for_everybody() {
     let pictures = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page");
     fs::create_dir_all(&pictures).expect("writable");
     let _traffic = Traffic::start(&page.bed);
+    first_alert(&page);
     // Before anybody is logged in, too.
     page.browser.open(&format!("http://{}/", page.address));
     page.browser.shows("weir page");
@@ -414,6 +531,7 @@ fn every_view_is_for_everybody() {
             for (name, view, text) in [
                 ("graph", "graph", "Search"),
                 ("details", "graph/function%3Ashield", "Rules"),
+                ("alerts", "alerts", "an alert"),
                 ("history", "history", "History of"),
                 ("agent", "agent", "Children"),
             ] {
