@@ -26,6 +26,7 @@ mod lab_program;
 mod lab_sensor;
 mod live_accounts;
 mod live_agent;
+mod live_agent_upgrade;
 mod live_api;
 mod live_api_fuzz;
 mod live_balancer;
