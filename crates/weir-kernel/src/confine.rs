@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, RulesetStatus, Scope, path_beneath_rules,
 };
 use rustix::thread::{
@@ -70,15 +70,13 @@ fn limit_files(confinement: &Confinement) -> Result<FileAccess, KernelError> {
     let refused = |e: landlock::RulesetError| failed("limit access to files (Landlock)", e);
     // Neither programs nor devices, sockets and FIFOs.
     let write = AccessFs::from_all(NEWEST)
-        & !BitFlags::from(
-            AccessFs::Execute
-                | AccessFs::MakeChar
-                | AccessFs::MakeBlock
-                | AccessFs::MakeFifo
-                | AccessFs::MakeSock
-                | AccessFs::IoctlDev,
-        );
-    let read = BitFlags::from(AccessFs::ReadFile | AccessFs::ReadDir);
+        & !(AccessFs::Execute
+            | AccessFs::MakeChar
+            | AccessFs::MakeBlock
+            | AccessFs::MakeFifo
+            | AccessFs::MakeSock
+            | AccessFs::IoctlDev);
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let status = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))
