@@ -117,9 +117,15 @@ impl Wanted {
     }
 }
 
-/// A file, or those of a folder.
+/// A file, those of a folder, or those of the folder of a pattern.
 fn sources(path: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(path) else {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    let is_pattern = name.is_some_and(|name| name.contains(['*', '?', '[']));
+    let folder = match path.parent() {
+        Some(parent) if is_pattern => parent,
+        _ => path,
+    };
+    let Ok(entries) = std::fs::read_dir(folder) else {
         return vec![path.to_owned()];
     };
     let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -363,8 +369,8 @@ fn end(all: impl IntoIterator<Item = Running>) -> Vec<String> {
             match child.try_wait() {
                 Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
                 Ok(None) => {
-                    let _ = child.kill();
-                    ended.push(match child.wait() {
+                    // One that cannot be killed is not waited for.
+                    ended.push(match child.kill().and_then(|()| child.wait()) {
                         Ok(status) => status.to_string(),
                         Err(error) => error.to_string(),
                     });
@@ -382,4 +388,27 @@ fn end(all: impl IntoIterator<Item = Running>) -> Vec<String> {
         }
     }
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::sources;
+
+    #[test]
+    fn files_of_folders_and_patterns_are_watched() {
+        let folder = std::env::temp_dir().join(format!("weir-sources-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("made");
+        for name in ["b.rules", "a.rules"] {
+            fs::write(folder.join(name), "").expect("written");
+        }
+        let all = [folder.join("a.rules"), folder.join("b.rules")];
+        assert_eq!(sources(&folder), all);
+        assert_eq!(sources(&folder.join("*.rules")), all);
+        assert_eq!(sources(&all[1]), all[1..]);
+        let missing = folder.join("missing/*.rules");
+        assert_eq!(sources(&missing), [missing.as_path()]);
+        let _ = fs::remove_dir_all(&folder);
+    }
 }
