@@ -142,8 +142,10 @@ fn what_is_said_stands_in_the_files_that_are_asked_for() {
     for record in &records {
         assert_eq!(record["event_type"], "engine");
         assert_eq!(record["log_level"], "Error");
-        assert_eq!(record["engine"]["module"], "detect");
     }
+    // The reason, and the rule.
+    let modules = [0, 1].map(|at: usize| records[at]["engine"]["module"].clone());
+    assert_eq!(modules, ["detect-parse", "detect"]);
     assert!(read("none.log").is_err());
     // Why a run failed stands there as well.
     assert_eq!(weir(args(&["--strict"])).status, 1);

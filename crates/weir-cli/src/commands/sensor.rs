@@ -402,10 +402,12 @@ fn say_loaded(journal: &mut Journal, loaded: &report::Loaded) {
             let message = format!("{files} rule files specified, but no rules were loaded!");
             journal.say(Level::Warning, "detect", &message);
         }
-        _ => journal.say(Level::Info, "detect", &loaded.summary()),
+        rules => {
+            journal.say(Level::Info, "detect", &loaded.summary());
+            let message = format!("{rules} signatures processed");
+            journal.say(Level::Info, "detect", &message);
+        }
     }
-    let message = format!("{} signatures processed", loaded.rules);
-    journal.say(Level::Info, "detect", &message);
 }
 
 /// Writes the analysis of the rules to the log directory, and says what became of the rules.
