@@ -9,17 +9,14 @@
     reason = "what was compared is said where the test runs"
 )]
 
-use std::sync::Arc;
-
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::common::{cases, config, engines, is_taken, policy, tc_engines};
+use crate::common::{cases, config, engines, is_taken, policy, said, tc_engines};
 use weir_engine::live::{Hook, Live, Options};
-use weir_engine::{EngineKind, Packet, ReplayHook, ReplayOptions};
+use weir_engine::{EngineKind, ReplayHook};
 use weir_kernel::{NetNs, XdpMode, bed};
-use weir_packet::{Reason, Verdict};
-use weir_policy::model::Policy;
+use weir_packet::Reason;
 use weir_policy::{NoFiles, Parsed, Source, parse};
 
 fn rule() -> impl Strategy<Value = String> {
@@ -53,40 +50,6 @@ fn rule() -> impl Strategy<Value = String> {
             Err(_) => format!("all {target}"),
         }
     })
-}
-
-/// What an engine says: verdict and frame of each packet that goes on, and all reasons.
-type Said = (Vec<(Verdict, Vec<u8>)>, Vec<u64>);
-
-fn said(
-    hook: ReplayHook,
-    kind: EngineKind,
-    policy: &Arc<Policy>,
-    frames: &[Vec<u8>],
-) -> Result<Said, String> {
-    let options = ReplayOptions::default();
-    let mut engine =
-        weir_engine::open_for(hook, kind, policy, &options).map_err(|e| e.to_string())?;
-    let mut said = Vec::new();
-    for (number, frame) in (0..).zip(frames) {
-        let packet = Packet {
-            frame,
-            now_ns: number,
-            number,
-            port: 0,
-            queue: 0,
-        };
-        let mut out = Vec::new();
-        let verdict = engine
-            .packet(&packet, &mut out)
-            .map_err(|e| e.to_string())?;
-        if verdict == Verdict::Drop {
-            out.clear();
-        }
-        said.push((verdict, out));
-    }
-    let (stats, _) = engine.totals().map_err(|e| e.to_string())?;
-    Ok((said, stats.reason.to_vec()))
 }
 
 /// The frame without its outermost tag.

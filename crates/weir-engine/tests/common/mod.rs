@@ -331,6 +331,40 @@ pub(crate) fn run(
     Ok(run)
 }
 
+/// What an engine says: verdict and frame of each packet that goes on, and all reasons.
+pub(crate) type Said = (Vec<(Verdict, Vec<u8>)>, Vec<u64>);
+
+pub(crate) fn said(
+    hook: ReplayHook,
+    kind: EngineKind,
+    policy: &Arc<Policy>,
+    frames: &[Vec<u8>],
+) -> Result<Said, String> {
+    let options = ReplayOptions::default();
+    let mut engine =
+        weir_engine::open_for(hook, kind, policy, &options).map_err(|e| e.to_string())?;
+    let mut said = Vec::new();
+    for (number, frame) in (0..).zip(frames) {
+        let packet = Packet {
+            frame,
+            now_ns: number,
+            number,
+            port: 0,
+            queue: 0,
+        };
+        let mut out = Vec::new();
+        let verdict = engine
+            .packet(&packet, &mut out)
+            .map_err(|e| e.to_string())?;
+        if verdict == Verdict::Drop {
+            out.clear();
+        }
+        said.push((verdict, out));
+    }
+    let (stats, _) = engine.totals().map_err(|e| e.to_string())?;
+    Ok((said, stats.reason.to_vec()))
+}
+
 /// What a comparison went through, so that agreement about nothing is not mistaken for agreement.
 #[derive(Debug)]
 pub(crate) struct Coverage {
