@@ -341,6 +341,7 @@ mod tests {
         assert_eq!(look(&folder.join("none")), [""; 0]);
         let _ = fs::remove_dir_all(&folder);
     }
+
     #[test]
     fn a_fifo_blocks_nothing_and_long_texts_are_cut() {
         let folder = std::env::temp_dir().join(format!("weir-alerts-fifo-{}", std::process::id()));
