@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -14,7 +14,7 @@ use weir_agent::api::{AgentClient, Target};
 use weir_kernel::NetNs;
 use weir_kernel::bed::{self, End};
 
-use crate::live_bed::{file, pinned, root, stderr};
+use crate::live_bed::{file, listen, pinned, root, stderr};
 use crate::live_farm::Farm;
 
 /// Long enough for a host that is busy.
@@ -190,11 +190,7 @@ impl Bed {
     /// Whether a port of the second host can be connected to.
     pub(crate) fn connects(&self, port: u16) -> bool {
         let address = SocketAddr::from(([10, 79, 0, 2], port));
-        let listener = self
-            .right
-            .run(|| TcpListener::bind(address))
-            .expect("namespace");
-        let _listener = listener.expect("binds");
+        let _listener = listen(&self.right, address);
         let patience = Duration::from_millis(700);
         let connect = || TcpStream::connect_timeout(&address, patience).is_ok();
         self.left.run(connect).expect("namespace")

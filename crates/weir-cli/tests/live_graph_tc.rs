@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::live_bed::{self, file, look_at, prog_on, root, stderr, weir};
+use crate::live_bed::{self, file, listen, look_at, prog_on, root, stderr, weir};
 use serde_json::Value;
 use weir_kernel::bed::{self, End};
 use weir_kernel::{NetNs, pins};
@@ -104,7 +104,7 @@ fn transfer(
     address: (&str, u16),
     bytes: usize,
 ) -> io::Result<SocketAddr> {
-    let listener = to.run(|| TcpListener::bind(address)).expect("namespace")?;
+    let listener = listen(to, address);
     listener.set_nonblocking(true)?;
     let server = thread::spawn(move || -> io::Result<SocketAddr> {
         let until = Instant::now() + PATIENCE;
@@ -143,8 +143,7 @@ fn transfer(
 
 /// Whether a TCP connection to a server that listens is let through.
 fn connects(from: &NetNs, to: &NetNs, address: (&str, u16)) -> bool {
-    let listener = to.run(|| TcpListener::bind(address)).expect("namespace");
-    let _listener = listener.expect("binds");
+    let _listener = listen(to, address);
     let target = SocketAddr::new(address.0.parse().expect("an address"), address.1);
     let patience = Duration::from_millis(700);
     let connect = || TcpStream::connect_timeout(&target, patience);

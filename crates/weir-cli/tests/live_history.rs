@@ -2,7 +2,7 @@
 //! packets meet, and that a change of verdicts is found before it is applied.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use weir_kernel::NetNs;
 use weir_kernel::bed::{self, End};
 
-use crate::live_bed::{file, pinned, root, stderr};
+use crate::live_bed::{file, listen, pinned, root, stderr};
 
 /// Two hosts, an edge on the second, and a state folder of their own.
 struct Bed {
@@ -92,11 +92,7 @@ impl Bed {
     /// Whether a port of the second host can be connected to.
     fn connects(&self, port: u16) -> bool {
         let address = SocketAddr::from(([10, 78, 0, 2], port));
-        let listener = self
-            .right
-            .run(|| TcpListener::bind(address))
-            .expect("namespace");
-        let _listener = listener.expect("binds");
+        let _listener = listen(&self.right, address);
         let patience = Duration::from_millis(700);
         let connect = || TcpStream::connect_timeout(&address, patience).is_ok();
         self.left.run(connect).expect("namespace")

@@ -4,12 +4,12 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::live_bed::root;
+use crate::live_bed::{listen, root};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_kernel::NetNs;
@@ -35,8 +35,10 @@ impl Folder {
 
     pub(crate) fn records(&self, kind: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.0.join("logs/eve.json")).unwrap_or_default();
-        let whole = text.lines().filter(|l| l.ends_with('}'));
+        // A line that is being written may be cut off anywhere, behind an inner `}` too.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole
+            .lines()
             .map(|line| {
                 serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}"))
             })
@@ -182,10 +184,7 @@ impl Bed {
 
     /// The same with a server at an address.
     fn talk_to(&self, address: &str, count: usize) {
-        let listener = self
-            .server
-            .run(|| TcpListener::bind(address).expect("free"))
-            .expect("namespace");
+        let listener = listen(&self.server, address);
         let server = std::thread::spawn(move || {
             for _ in 0..count {
                 let (mut stream, _) = listener.accept().expect("a client");

@@ -2,7 +2,8 @@
 //! child process that ends with its value.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
+use std::net::{TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,6 +27,21 @@ pub(crate) fn root(test: &str) -> bool {
     let line = format!("{test}: skipped, it needs root\n");
     let _ = std::io::stderr().write_all(line.as_bytes());
     false
+}
+
+/// A TCP listener in a namespace, at an address where one may have listened just before.
+///
+/// A child of another test holds a copy of each descriptor between its fork and its exec, so the former listener may outlive its value.
+pub(crate) fn listen(ns: &NetNs, address: impl ToSocketAddrs + Copy + Send + Sync) -> TcpListener {
+    let since = Instant::now();
+    loop {
+        match ns.run(|| TcpListener::bind(address)).expect("namespace") {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && since.elapsed().as_secs() < 10 => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            listener => return listener.expect("binds"),
+        }
+    }
 }
 
 /// A file of this test process, in cargo's folder for that.

@@ -11,7 +11,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use weir_kernel::bed::{self, End};
 use weir_kernel::{NetNs, iface};
 
-use crate::live_bed::{file, stderr, weir};
+use crate::live_bed::{file, listen, stderr, weir};
 
 pub(crate) const SERVICE: &str = "192.0.2.1:80";
 pub(crate) const SERVICE6: &str = "[2001:db8::80]:80";
@@ -284,8 +284,7 @@ struct Server {
 
 impl Server {
     fn start(ns: &NetNs, name: &'static str) -> Server {
-        let listener = ns.run(|| TcpListener::bind(("::", 80)).expect("bind"));
-        let listener = listener.expect("namespace");
+        let listener = listen(ns, ("::", 80));
         listener.set_nonblocking(true).expect("a listener");
         let state = Arc::new(State {
             name,

@@ -10,7 +10,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Output;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use weir_kernel::NetNs;
 use weir_kernel::bed::{self, End};
 use weir_kernel::iface;
 
-use crate::live_bed::{file, stderr, weir};
+use crate::live_bed::{file, listen, stderr, weir};
 
 pub(crate) const SERVICE: &str = "192.0.2.1";
 pub(crate) const SERVICE6: &str = "2001:db8::80";
@@ -33,8 +33,7 @@ pub(crate) struct Answers(Arc<AtomicBool>);
 
 impl Answers {
     pub(crate) fn start(ns: &NetNs, name: &'static str, port: u16) -> Answers {
-        let listener = ns.run(|| TcpListener::bind(("::", port)).expect("bind"));
-        let listener = listener.expect("namespace");
+        let listener = listen(ns, ("::", port));
         listener.set_nonblocking(true).expect("a listener");
         let stop = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&stop);
