@@ -7,6 +7,7 @@ mod live_bed;
 mod live_farm;
 mod live_path;
 mod live_services;
+mod live_store_bed;
 
 mod afxdp_judge;
 mod bad_input;
@@ -73,6 +74,7 @@ mod live_sensor_confined;
 mod live_service_check;
 mod live_sets;
 mod live_store;
+mod live_store_many;
 mod live_takeover;
 mod live_tc;
 mod live_transmit;
