@@ -131,6 +131,7 @@ fn what_is_said_stands_in_the_files_that_are_asked_for() {
         &format!("error parsing signature \"{broken}\" from file "),
         " at line 2\n",
         "Info: detect: 1 rule files processed. 1 rules successfully loaded, 1 rules failed, 0 rules skipped",
+        "Info: detect: 1 signatures processed\n",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -252,6 +252,7 @@ fn sense_with(
     if args.strict {
         strict(&loaded, &config)?;
     }
+    say_processed(journal, &loaded);
     let Some(mut source) = source else {
         if args.json {
             output::json(&report::tested(&loaded))?;
@@ -402,12 +403,14 @@ fn say_loaded(journal: &mut Journal, loaded: &report::Loaded) {
             let message = format!("{files} rule files specified, but no rules were loaded!");
             journal.say(Level::Warning, "detect", &message);
         }
-        rules => {
-            journal.say(Level::Info, "detect", &loaded.summary());
-            let message = format!("{rules} signatures processed");
-            journal.say(Level::Info, "detect", &message);
-        }
+        _ => journal.say(Level::Info, "detect", &loaded.summary()),
     }
+}
+
+/// Says in the log that detection goes on with the rules, be they none: where rejected ones end the run it does not.
+fn say_processed(journal: &mut Journal, loaded: &report::Loaded) {
+    let message = format!("{} signatures processed", loaded.rules);
+    journal.say(Level::Info, "detect", &message);
 }
 
 /// Writes the analysis of the rules to the log directory, and says what became of the rules.
@@ -432,6 +435,7 @@ fn analysis(
         journal.say(Level::Warning, "config", what);
     }
     say_loaded(journal, &loaded);
+    say_processed(journal, &loaded);
     if analysis.files.is_empty() {
         output::complain(
             "the configuration asks for no analysis: set engine-analysis.rules=yes, engine-analysis.rules-fast-pattern=yes or detect.profiling.grouping.dump-to-disk=yes",
