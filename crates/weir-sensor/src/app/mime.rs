@@ -49,6 +49,8 @@ pub(super) struct Mime {
     carried: Option<Box<Mime>>,
     /// How deep this one is in others.
     depth: u8,
+    /// The sum of all lines behind the headers of the message itself as they were sent, if records have it.
+    sum: Option<Md5>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,6 +108,13 @@ impl Mime {
         }
     }
 
+    /// The line that comes next was sent with a dot in front of it, which the sum includes.
+    pub(super) fn stuffed(&mut self) {
+        if let Some(sum) = &mut self.sum {
+            sum.update(b".");
+        }
+    }
+
     /// The message is over.
     pub(super) fn end(&mut self, t: &mut Transaction, w: &Wanted) {
         if !self.line.is_empty() {
@@ -118,10 +127,17 @@ impl Mime {
         self.close(t, w, true);
         if w.records && self.depth == 0 {
             email(t).insert("status".into(), "PARSE_DONE".into());
+            if let Some(sum) = self.sum.take() {
+                let sum = super::text::hex(&sum.finalize());
+                email(t).insert("body_md5".into(), sum.into());
+            }
         }
     }
 
     fn take_line(&mut self, line: &[u8], t: &mut Transaction, w: &Wanted) {
+        if let Some(sum) = &mut self.sum {
+            sum.update(line);
+        }
         let ended = line.last() == Some(&b'\n');
         let content = match line {
             [c @ .., b'\r', b'\n'] | [c @ .., b'\n'] => c,
@@ -260,6 +276,9 @@ impl Mime {
     /// The headers of a part are over.
     fn open(&mut self, t: &mut Transaction, w: &Wanted) {
         self.state = State::Body;
+        if !self.inner && w.records && w.said.mail_body_md5 {
+            self.sum = Some(Md5::new());
+        }
         self.inner = true;
         let part = &mut self.part;
         if part.kind.starts_with(b"multipart/") {

@@ -335,6 +335,13 @@ impl Smtp {
         }
     }
 
+    /// A dot in front of a line was sent that is not of the message (RFC 5321, section 4.5.2).
+    fn stuffed(&mut self) {
+        if let Some(mime) = &mut self.mime {
+            mime.stuffed();
+        }
+    }
+
     /// Bytes of a message until its dot; returns what follows.
     fn data_mode<'a>(
         &mut self,
@@ -375,7 +382,10 @@ impl Smtp {
                         from = at;
                         dot = DotState::AfterDotCr;
                     }
-                    _ => dot = DotState::Inside,
+                    _ => {
+                        self.stuffed();
+                        dot = DotState::Inside;
+                    }
                 },
                 DotState::AfterDotCr => {
                     if bytes[at] == b'\n' {
@@ -383,6 +393,7 @@ impl Smtp {
                         return &bytes[at + 1..];
                     }
                     // It was no end after all: the CR is of the message.
+                    self.stuffed();
                     self.message(b"\r", out);
                     dot = DotState::Inside;
                 }

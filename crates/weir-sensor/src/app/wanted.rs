@@ -81,6 +81,8 @@ pub struct Said {
     pub handshakes: bool,
     /// All header lines of mails that records can have, and sums of subjects.
     pub mail: bool,
+    /// The MD5 sum of what follows the headers of a mail, as it was sent.
+    pub mail_body_md5: bool,
     /// Addresses of pages in the texts of mails.
     pub urls: bool,
     /// Which schemes those have, in bits of `mime::SCHEMES`.
@@ -114,6 +116,7 @@ impl Said {
         certificates: true,
         handshakes: true,
         mail: true,
+        mail_body_md5: true,
         urls: true,
         schemes: 1,
         url_scheme: false,

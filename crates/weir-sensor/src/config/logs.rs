@@ -204,6 +204,7 @@ impl Kinds {
         a.certificates |= b.certificates;
         a.handshakes |= b.handshakes;
         a.mail |= b.mail;
+        a.mail_body_md5 |= b.mail_body_md5;
         a.urls |= b.urls;
         a.schemes |= b.schemes;
         a.url_scheme |= b.url_scheme;
@@ -804,9 +805,13 @@ impl Section<'_> {
         if self.truth("extended", false)? {
             fields.extend(EXTENDED_MAIL.map(str::to_owned));
         }
-        if self.words("md5").iter().any(|w| w == "subject") {
-            fields.push("subject_md5".to_owned());
+        let sums = self.words("md5");
+        for (word, field) in [("subject", "subject_md5"), ("body", "body_md5")] {
+            if sums.iter().any(|w| w == word) {
+                fields.push(field.to_owned());
+            }
         }
+        kinds.said.mail_body_md5 = fields.iter().any(|f| f == "body_md5");
         let urls = "app-layer.protocols.smtp.mime.extract-urls";
         kinds.said.urls = self.s.truth(urls)?.unwrap_or(true);
         let scheme = "app-layer.protocols.smtp.mime.log-url-scheme";

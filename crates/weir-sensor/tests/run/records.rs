@@ -137,7 +137,7 @@ fn mails_say_what_is_asked_for() {
         b"\r\n", b"220 x ESMTP\r\n", b"EHLO a\r\n", b"250 x\r\n",
         b"MAIL FROM:<a@example.net>\r\n", b"250 ok\r\n", b"RCPT TO:<b@example.org>\r\n", b"250 ok\r\n",
         mail, b"354 go\r\n",
-        b"From: a@example.net\r\nTo: b@example.org\r\nBcc: c@d, e@f\r\nSubject: papers\r\nX-Mailer: pen\r\nDate: today\r\n\r\nSee http://www.Example.com/a?b=c, soon\r\n.\r\n",
+        b"From: a@example.net\r\nTo: b@example.org\r\nBcc: c@d, e@f\r\nSubject: papers\r\nX-Mailer: pen\r\nDate: today\r\n\r\nSee http://www.Example.com/a?b=c, soon\r\n..\r\n.\r\n",
         b"250 queued\r\n",
     ]);
     let smtp = "outputs.0.eve-log.types.smtp";
@@ -154,7 +154,9 @@ fn mails_say_what_is_asked_for() {
     let usual = run(&["enabled=yes"]);
     assert_eq!(usual["url"], serde_json::json!(["www.Example.com/a?b=c,"]));
     assert!(usual.get("subject").is_none(), "{usual}");
+    assert!(usual.get("body_md5").is_none(), "{usual}");
     let more = run(&["extended=yes", "md5=[subject]", "custom=[date]"]);
+    assert!(more.get("body_md5").is_none(), "{more}");
     assert_eq!(
         (&more["subject"], &more["x_mailer"], &more["date"]),
         (
@@ -165,6 +167,9 @@ fn mails_say_what_is_asked_for() {
     );
     assert_eq!(more["bcc"], serde_json::json!(["c@d", "e@f"]));
     assert_eq!(more["subject_md5"], "a566b2bebc62611dff4cdaceac1a7bbd");
+    // What was sent behind the headers, without the line that ends the mail.
+    let sums = run(&["md5=[body, subject]"]);
+    assert_eq!(sums["body_md5"], "446ed98e9e92cf0ee188bb74805a9d32");
 }
 
 #[test]
