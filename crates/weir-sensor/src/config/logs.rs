@@ -120,6 +120,10 @@ pub struct Kinds {
     pub smb: Option<Vec<String>>,
     /// Fields that records of TLS have; `None`: the usual ones.
     pub tls: Option<Vec<String>>,
+    /// Sessions of TLS that were resumed have records.
+    pub tls_resumed: bool,
+    /// Records of HTTP/1 have method, status and what else goes beyond host, target, agent and type.
+    pub http_extended: bool,
     /// Fields that `email` has beside the usual ones.
     pub mail: Vec<String>,
     /// What parsers are to read for records only.
@@ -187,6 +191,8 @@ impl Kinds {
             (false, true) => self.tls.clone_from(&other.tls),
             _ => {}
         }
+        self.tls_resumed |= other.tls_resumed;
+        self.http_extended |= other.http_extended;
         match (self.has_app("smb"), other.has_app("smb")) {
             (true, true) => both(&mut self.smb, &other.smb),
             (false, true) => self.smb.clone_from(&other.smb),
@@ -244,6 +250,8 @@ impl Kinds {
             dns: DnsKinds::default(),
             smb: None,
             tls: None,
+            tls_resumed: false,
+            http_extended: false,
             mail: Vec::new(),
             said: Said::default(),
         }
@@ -266,6 +274,8 @@ impl Kinds {
             dns: DnsKinds::default(),
             smb: None,
             tls: None,
+            tls_resumed: true,
+            http_extended: true,
             mail: Vec::new(),
             said: Said::default(),
         }
@@ -652,6 +662,10 @@ impl Section<'_> {
                 self.tls(kinds)?;
                 kinds.add("tls");
             }
+            "http" => {
+                kinds.http_extended = self.truth("extended", false)?;
+                kinds.add("http");
+            }
             "smb" => {
                 let types = self.words("types");
                 if let Some(other) = types.iter().find(|t| !SMB_TYPES.contains(&t.as_str())) {
@@ -785,13 +799,16 @@ impl Section<'_> {
 
     fn tls(&self, kinds: &mut Kinds) -> Result<(), SettingsError> {
         let custom = self.words("custom");
+        // A bare word in the list has none; a section has them unless it says otherwise.
+        let section = !self.s.keys(&self.at).is_empty();
+        kinds.tls_resumed = self.truth("session-resumption", section)?;
         if !custom.is_empty() {
             let has = |names: &[&str]| custom.iter().any(|w| names.contains(&&**w));
             kinds.said.certificates =
                 has(&["certificate", "chain", "client_certificate", "client_chain"]);
             kinds.said.handshakes = has(&["client_handshake", "server_handshake"]);
             kinds.tls = Some(custom.iter().map(|w| tls_field(w).to_owned()).collect());
-        } else if self.truth("extended", true)? {
+        } else if self.truth("extended", false)? {
             kinds.tls = None;
         } else {
             let usual = ["subject", "issuerdn", "subjectaltname", "session_resumed"];

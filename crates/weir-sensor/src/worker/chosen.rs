@@ -55,3 +55,19 @@ pub(super) fn only(record: &mut Map<String, Value>, fields: &[String]) {
     }
     record.retain(|name, _| name == "client" || has(name));
 }
+
+/// Fields of a record of HTTP/1 that `extended` adds; alerts and files always show them.
+const EXTENDED_HTTP: [&str; 7] = [
+    "http_refer",
+    "http_method",
+    "protocol",
+    "status",
+    "status_string",
+    "redirect",
+    "length",
+];
+
+/// Leaves what a record of HTTP/1 has without `extended`.
+pub(super) fn brief(record: &mut Map<String, Value>) {
+    record.retain(|name, _| !EXTENDED_HTTP.contains(&name.as_str()));
+}

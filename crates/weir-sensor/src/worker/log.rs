@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::chosen::{is_wanted, only, smb_type};
+use super::chosen::{brief, is_wanted, only, smb_type};
 use super::prevention::{Dropped, Fate};
 use super::{FlowAnalysis, Line, PipelineState};
 use crate::app::{self, App, Conversation, Protocol, Transaction};
@@ -759,7 +759,10 @@ impl PipelineState {
         let start = self.bytes.len();
         let wanted = match done.app {
             App::Dns => is_wanted(&kinds.dns, &done.record),
-            App::Tls => crate::app::tls::is_told(done),
+            App::Tls => {
+                let resumed = done.record.contains_key("session_resumed");
+                crate::app::tls::is_told(done) && (kinds.tls_resumed || !resumed)
+            }
             App::Nfs => crate::app::nfs::is_told(done),
             App::Smb => (kinds.smb.as_ref())
                 .is_none_or(|types| types.iter().any(|t| t == smb_type(&done.record))),
@@ -783,15 +786,19 @@ impl PipelineState {
             }
         }
         // More may come for alerts: what is left out is left out of a copy.
-        let chosen = kinds
-            .tls
-            .as_ref()
-            .filter(|_| done.app == App::Tls)
-            .map(|fields| {
+        let chosen = match (done.app, &kinds.tls) {
+            (App::Tls, Some(fields)) => {
                 let mut record = done.record.clone();
                 only(&mut record, fields);
-                record
-            });
+                Some(record)
+            }
+            (App::Http1, _) if !kinds.http_extended => {
+                let mut record = done.record.clone();
+                brief(&mut record);
+                Some(record)
+            }
+            _ => None,
+        };
         let record = chosen.as_ref().unwrap_or(&done.record);
         if done.app == App::Smtp
             && kinds.said.mail

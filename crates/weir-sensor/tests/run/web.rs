@@ -735,3 +735,41 @@ fn records_say_what_they_are_asked_for() {
     assert_eq!(a["files"][0]["state"], "CLOSED");
     assert_eq!(a["files"][0]["stored"], false);
 }
+
+/// A record of HTTP is brief unless `extended` asks for more; alerts always show all of it.
+#[test]
+fn records_are_brief_unless_more_is_asked_for() {
+    let mut tape = Tape::default();
+    tape.session(
+        (CLIENT, 40_000),
+        (SERVER, 80),
+        &[
+            b"GET /one HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello",
+        ],
+    );
+    let rules = rules(&["http.stat_code; content:\"200\";"]);
+    for (settings, extended) in [
+        (&["outputs.0.eve-log.types.1=http"][..], false),
+        (&["outputs.0.eve-log.types.1.http.extended=no"], false),
+        (&["outputs.0.eve-log.types.1.http.extended=yes"], true),
+    ] {
+        let mut how = How::rules(&rules)
+            .set("outputs.1.fast.enabled=yes")
+            .set("outputs.0.eve-log.types.0=alert");
+        for one in settings {
+            how = how.set(one);
+        }
+        let left = sense_tape(&tape, &how);
+        let record = &one(&left, "http")["http"];
+        assert_eq!(record["http_content_type"], "text/html");
+        for field in ["http_method", "protocol", "status", "length"] {
+            assert_eq!(
+                record.get(field).is_some(),
+                extended,
+                "{field} {settings:?}"
+            );
+        }
+        assert_eq!(one(&left, "alert")["http"]["status"], 200, "{settings:?}");
+    }
+}

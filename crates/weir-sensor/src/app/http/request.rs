@@ -96,17 +96,15 @@ impl Http1 {
             if let Some(v) = head.known(Known::XForwardedFor) {
                 r.insert("xff".into(), text(v));
             }
-            if w.http.extended {
-                if let Some(v) = head.known(Known::Referer) {
-                    r.insert("http_refer".into(), text(v));
-                }
-                if !line.method.is_empty() {
-                    r.insert("http_method".into(), text(line.method));
-                    r.insert("length".into(), 0.into());
-                }
-                if !old {
-                    r.insert("protocol".into(), text(line.protocol));
-                }
+            if let Some(v) = head.known(Known::Referer) {
+                r.insert("http_refer".into(), text(v));
+            }
+            if !line.method.is_empty() {
+                r.insert("http_method".into(), text(line.method));
+                r.insert("length".into(), 0.into());
+            }
+            if !old {
+                r.insert("protocol".into(), text(line.protocol));
             }
         }
         let how = if connect || old && head.fields.is_empty() {

@@ -115,17 +115,15 @@ impl Http1 {
             if let Some(v) = head.known(Known::ContentRange) {
                 r.insert("content_range".into(), content_range(v).into());
             }
-            if w.http.extended {
-                if let Some(status) = status {
-                    r.insert("status".into(), status.into());
-                } else if !line.code.is_empty() {
-                    r.insert("status_string".into(), text(line.code));
-                }
-                if let Some(v) = head.known(Known::Location) {
-                    r.insert("redirect".into(), text(v));
-                }
-                r.insert("length".into(), 0.into());
+            if let Some(status) = status {
+                r.insert("status".into(), status.into());
+            } else if !line.code.is_empty() {
+                r.insert("status_string".into(), text(line.code));
             }
+            if let Some(v) = head.known(Known::Location) {
+                r.insert("redirect".into(), text(v));
+            }
+            r.insert("length".into(), 0.into());
         }
         let version = |name: &&[u8]| line.protocol.eq_ignore_ascii_case(name);
         if ![&b"HTTP/0.9"[..], b"HTTP/1.0", b"HTTP/1.1"]

@@ -19,8 +19,6 @@ pub struct HttpWanted {
     pub plus: bool,
     /// `http.uri` has scheme, credentials, host and port too.
     pub whole_target: bool,
-    /// Records have what goes beyond host, target, agent and type.
-    pub extended: bool,
     /// Records list the header lines of requests, and of responses.
     pub lines: [bool; 2],
     /// Headers that records have by name: in lower case, with the name of the field.
@@ -85,7 +83,6 @@ impl HttpWanted {
         double_query: false,
         plus: false,
         whole_target: false,
-        extended: true,
         lines: [false, false],
         custom: Vec::new(),
     };
@@ -168,9 +165,6 @@ impl HttpWanted {
     /// What the log's settings for records of HTTP ask.
     fn record(&mut self, s: &Settings, at: &str) -> Result<(), SettingsError> {
         let key = |name: &str| format!("{at}.{name}");
-        if let Some(extended) = s.truth(&key("extended"))? {
-            self.extended = extended;
-        }
         let dump = key("dump-all-headers");
         if let Some(which) = s.text(&dump) {
             self.lines = match which.as_str() {
@@ -249,7 +243,7 @@ mod tests {
         let w = HttpWanted::read(&Settings::parse(text, false).unwrap()).unwrap();
         assert_eq!((w.layers, w.lzma_memory), (3, 1 << 20));
         assert!(w.path.double && w.path.wide && w.path.compress && !w.path.backslashes);
-        assert_eq!((w.extended, w.lines), (false, [true, false]));
+        assert_eq!(w.lines, [true, false]);
         let custom = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         assert_eq!(
             w.custom,
