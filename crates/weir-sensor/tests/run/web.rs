@@ -773,3 +773,33 @@ fn records_are_brief_unless_more_is_asked_for() {
         assert_eq!(one(&left, "alert")["http"]["status"], 200, "{settings:?}");
     }
 }
+
+#[test]
+fn a_line_of_blanks_ends_no_head() {
+    let rules = rules(&["app-layer-event:http.request_line_missing_protocol;"]);
+    for (request, odd) in [
+        (&b"GET / \n \n \n\n"[..], true),
+        (b"GET /\r\n\t\r\n\r\n", true),
+        (b"GET /\r\n\r\n", false),
+    ] {
+        let sids = alerts(&rules, &[request, b"<html>"]);
+        assert_eq!(!sids.is_empty(), odd, "{request:?}");
+    }
+}
+
+/// RFC 9110, section 8.6.
+#[test]
+fn an_answer_without_content_names_no_length() {
+    let rules = rules(&["app-layer-event:http.response_body_unexpected;"]);
+    for (answer, odd) in [
+        (
+            &b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"[..],
+            true,
+        ),
+        (b"HTTP/1.1 204 No Content\r\nServer: a\r\n\r\n", false),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false),
+    ] {
+        let sids = alerts(&rules, &[GET, answer]);
+        assert_eq!(!sids.is_empty(), odd, "{answer:?}");
+    }
+}

@@ -641,6 +641,12 @@ impl Http1 {
         if direction == ToServer {
             let (_, end) = Search::first_line(all, false).unwrap_or((all, all.len()));
             self.begin(direction, &all[..end], out);
+            // A line of blanks is not the empty line that ends a head.
+            if matches!(all.get(end), Some(b' ' | b'\t'))
+                && let Some(t) = out.live.back_mut()
+            {
+                t.event("request_line_missing_protocol");
+            }
             self.release(direction, out);
             self.halves[0].state = State::Junk;
             return end;

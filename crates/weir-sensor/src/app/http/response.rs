@@ -143,7 +143,11 @@ impl Http1 {
         if switches && promised {
             t.event("switching_proto_with_content_length");
         }
-        if promised && matches!(status, Some(101 | 204 | 304)) {
+        // Not even a length of 0 is allowed beside 204 (RFC 9110, section 8.6).
+        let length = head.known(Known::ContentLength).is_some();
+        if promised && matches!(status, Some(101 | 304))
+            || status == Some(204) && (promised || length)
+        {
             t.event("response_body_unexpected");
         }
         let upgrade = head.known(Known::Upgrade);
