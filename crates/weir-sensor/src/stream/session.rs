@@ -378,6 +378,10 @@ impl Session {
         }
         self.learn(segment);
         if segment.has(flag::RST) {
+            // Systems send resets without a clock: such a one is told of, but taken (RFC 7323, section 5.2).
+            if self.is_stale(segment) {
+                tools.events.insert(Event::InvalidTimestamp);
+            }
             // In the window is not enough: its receiver asks back (RFC 5961, section 3), and goes on. What it expects lies between what it has acknowledged and what was sent.
             let side = own.of(&self.sides);
             let at = side.offset(tcp.sequence);

@@ -695,6 +695,30 @@ fn an_old_timestamp_is_refused() {
     assert_eq!(talk.close().0[0].bytes, b"good");
 }
 
+/// Systems reset without a clock: receivers take such a reset (RFC 7323, section 5.2). It is told of.
+#[test]
+fn a_reset_with_an_old_timestamp_is_taken() {
+    let stamp = |value: u32| [&[8, 10][..], &value.to_be_bytes(), &[0; 4]].concat();
+    for (value, old) in [(0, true), (5001, false)] {
+        let mut talk = Talk {
+            line: line(stream::StreamConfig::default()),
+            acked: [0; 2],
+        };
+        let mut send = |mut segment: Segment, value: u32| {
+            segment.options = stamp(value);
+            talk.line.ip(&segment.packet(PORT)).1
+        };
+        send(Segment::new(true, 9, 0, SYN, b""), 1000);
+        send(Segment::new(false, 49, 10, SYN | ACK, b""), 5000);
+        send(Segment::new(true, 10, 50, ACK, b""), 1001);
+        let events = send(Segment::new(false, 50, 10, RST | ACK, b""), value);
+        assert_eq!(events.has(Event::InvalidTimestamp), old, "{value}");
+        // Nothing is taken behind it.
+        let events = send(Segment::new(false, 50, 10, ACK | PSH, b"late"), 5002);
+        assert!(events.has(Event::SuspectedRstInjection), "{events:?}");
+    }
+}
+
 /// Linux refuses a reset that echoes what it has not sent, and goes on: a sensor that believed it would be blind to the rest.
 #[test]
 fn a_reset_that_echoes_another_timestamp_resets_nothing() {
