@@ -3,7 +3,7 @@
 
 use super::framed::{Frames, Framing};
 use super::names::App;
-use super::probe::{Ports, Recognized};
+use super::probe::{First, Ports, Recognized};
 use super::protocol::{Parser, Sides, Start};
 use super::recognize::Recognizer;
 use super::transaction::{Expected, Transactions, Upgrade};
@@ -140,7 +140,12 @@ impl Conversation {
     pub fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, wanted: &Asked) {
         if self.parser.is_some() {
             if *direction.of(&self.sides) == App::Unknown {
-                self.check_side(direction, bytes, wanted);
+                if self.datagrams {
+                    self.correct(direction, bytes, wanted);
+                }
+                if *direction.of(&self.sides) == App::Unknown {
+                    self.check_side(direction, bytes, wanted);
+                }
             }
             self.feed(direction, bytes, time, wanted);
             return;
@@ -289,6 +294,28 @@ impl Conversation {
         let make = super::protocol(app).and_then(|row| row.parser);
         let make = make.filter(|_| asked.switches.parses(app, tcp));
         self.parser = make.map(|make| make(&start));
+    }
+
+    /// The first datagram of the other end is of another protocol, and not of the one that the first end seemed to speak: that was chance, or junk.
+    fn correct(&mut self, direction: Direction, bytes: &[u8], wanted: &Asked) {
+        let off = wanted.switches.off(false);
+        let Recognized::App(app) = Recognizer::datagram(direction, bytes, self.ports, off) else {
+            return;
+        };
+        let first = First::new(direction, bytes, &[], self.ports);
+        let is = super::protocol(self.app).and_then(|row| row.datagram);
+        if app == self.app || self.within.is_some() || is.is_none_or(|is| is(&first)) {
+            return;
+        }
+        for t in &mut self.transactions.live {
+            t.finish();
+        }
+        self.before = Some(self.app);
+        self.transactions.before = self.transactions.count;
+        self.transactions.from = self.before;
+        self.sides = [App::Unknown; 2];
+        *direction.of_mut(&mut self.sides) = app;
+        self.take(app, None, None, wanted);
     }
 
     /// The other direction's first bytes may look like something else: the protocol stays, the difference is noted.

@@ -121,3 +121,24 @@ alert dhcp any any -> any any (msg:"other times"; dhcp.leasetime:<3600; sid:20;)
     assert_eq!(records[0]["dhcp"]["hostname"], "h");
     assert_eq!(records[1]["dhcp"]["lease_time"], 3600);
 }
+
+/// What the first datagram seemed to be does not stand against an answer of another protocol.
+#[test]
+fn an_answer_corrects_what_junk_looked_like() {
+    let question = b"\xc5\x8e\x01\x20\0\x01\0\0\0\0\0\0\x01a\x03org\0\0\x01\0\x01";
+    let refusal = b"\x30\x26\x80\x81\0\0\0\0\0\0\0\0";
+    let mut tape = Tape::default();
+    let there = Frame::new().ip4(CLIENT, SERVER).udp(40_000, 53);
+    let back = Frame::new().ip4(SERVER, CLIENT).udp(53, 40_000);
+    tape.push(&there.clone().payload(GET));
+    tape.push(&back.payload(refusal));
+    tape.push(&there.payload(question));
+    let left = sense_tape(&tape, &How::rules(""));
+    let names = left.of("dns");
+    assert!(
+        (names.iter()).any(|r| r["dns"]["queries"][0]["rrname"] == "a.org"),
+        "{}",
+        left.text
+    );
+    assert_eq!(left.of("flow")[0]["app_proto"], "dns");
+}
