@@ -107,9 +107,9 @@ pub struct SensorConfig {
     pub unknown: Vec<String>,
     /// Those of them that somebody counts on for data, alerts or records: the key with its value, and what there is instead.
     pub vital: Vec<(String, &'static str)>,
-    /// Keys that contradict others and are not followed, in the same form.
+    /// Keys that contradict others, in the same form.
     pub contrary: Vec<(String, &'static str)>,
-    /// Keys that could be set once, and what holds now, in the same form.
+    /// Keys that could be set once, or hold in part only, and what holds now, in the same form.
     pub obsolete: Vec<(String, &'static str)>,
 }
 
@@ -239,19 +239,36 @@ impl SensorConfig {
             obsolete: vital::obsolete(s),
         };
         let unknown = s.unknown();
-        let mut vital: Vec<(String, &'static str)> = (unknown.iter())
+        let vital: Vec<(String, &'static str)> = (unknown.iter())
             .filter_map(|key| {
                 let value = s.text_of_unknown(key).unwrap_or_default();
                 vital(s, key, &value).map(|what| (format!("{key}: {value}"), what))
             })
             .collect();
-        vital.extend(prevention::unmet(s));
+        let mut contrary = config.contrary;
+        contrary.extend(two_anomaly_logs(&config.logs));
+        let mut obsolete = config.obsolete;
+        obsolete.extend(prevention::unmet(s));
         Ok(SensorConfig {
             unknown,
             vital,
+            contrary,
+            obsolete,
             ..config
         })
     }
+}
+
+/// Other programs do not start with two logs of anomalies, so that a configuration with two is not portable. Both are written.
+fn two_anomaly_logs(logs: &Logs) -> Option<(String, &'static str)> {
+    let has = |k: &Kinds| k.anomaly_decode || k.anomaly_stream || k.anomaly_app;
+    let count = logs.eve.iter().filter(|one| has(&one.kinds)).count();
+    (count > 1).then(|| {
+        (
+            format!("outputs: {count} eve-logs with anomaly"),
+            "elsewhere only one 'anomaly' logger can be enabled; all of them are written",
+        )
+    })
 }
 
 #[cfg(test)]

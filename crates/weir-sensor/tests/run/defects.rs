@@ -190,11 +190,23 @@ fn keys_that_would_be_missed() {
             "stream.memcap-policy: drop-flow",
         ]
     );
-    // The master switch is met in part only.
+    // The master switch is met in part only, which does not end a run.
     let settings = Settings::parse("exception-policy: pass-flow\n", false).expect("YAML");
     let config = SensorConfig::from_settings(&settings).expect("right");
-    let keys: Vec<&str> = config.vital.iter().map(|(key, _)| key.as_str()).collect();
+    assert!(config.vital.is_empty());
+    let keys: Vec<&str> = config
+        .obsolete
+        .iter()
+        .map(|(key, _)| key.as_str())
+        .collect();
     assert_eq!(keys, ["exception-policy: pass-flow"]);
+    // Two logs of anomalies are not portable.
+    let two = "outputs:\n  - eve-log:\n      types: [anomaly]\n  - eve-log:\n      filename: other.json\n      types: [anomaly]\n";
+    for (text, count) in [(two, 1), (&two.replacen("anomaly", "dns", 1), 0)] {
+        let settings = Settings::parse(text, false).expect("YAML");
+        let config = SensorConfig::from_settings(&settings).expect("right");
+        assert_eq!(config.contrary.len(), count, "{text}");
+    }
     let settings = Settings::parse(text, false).expect("YAML");
     let config = SensorConfig::from_settings(&settings).expect("right");
     assert!(config.unknown.len() > config.vital.len());
