@@ -60,6 +60,7 @@ mod live_net;
 mod live_net_helper;
 mod live_net_ping;
 mod live_net_stations;
+mod live_net_watch;
 mod live_netns_exec;
 mod live_page;
 mod live_prog;

@@ -118,14 +118,91 @@ fn workload(edge: &NetNs, device: &str, mac: &str, addresses: &[&str], gateway: 
     ns
 }
 
-/// Removes what runs, also after a panic.
-struct Applied<'a>(&'a NetNs, &'a str);
+/// Two edges with an underlay between them. Workloads `a` and `b` are on the first, `c` on the second.
+pub(crate) struct Pair {
+    pub(crate) edges: [NetNs; 2],
+    pub(crate) names: [String; 2],
+    pub(crate) workloads: [NetNs; 3],
+    pub(crate) document: String,
+}
 
-impl Drop for Applied<'_> {
+impl Pair {
+    /// Made and applied; names of edges begin with `prefix`.
+    pub(crate) fn new(prefix: &str) -> Pair {
+        let edges = [
+            NetNs::create("vpe").expect("a namespace"),
+            NetNs::create("vpe").expect("a namespace"),
+        ];
+        let names = ["a", "b"].map(|end| format!("{prefix}-{}-{end}", std::process::id()));
+        let under = [
+            "link",
+            "add",
+            "under0",
+            "mtu",
+            "1600",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "under0",
+            "mtu",
+            "1600",
+            "netns",
+            edges[1].name(),
+        ];
+        edges[0].ip(&under).expect("an underlay");
+        for (edge, address) in edges.iter().zip(["192.0.2.1/24", "192.0.2.2/24"]) {
+            edge.ip(&["address", "add", address, "dev", "under0"])
+                .expect("an address");
+            edge.ip(&["link", "set", "under0", "up"]).expect("up");
+            edge.ip(&["link", "set", "lo", "up"]).expect("up");
+        }
+        let workloads = [
+            workload(
+                &edges[0],
+                "wa",
+                "02:00:00:00:00:0a",
+                &["10.1.0.10/24", "fd00:1::10/64"],
+                "10.1.0.1",
+            ),
+            workload(
+                &edges[0],
+                "wb",
+                "02:00:00:00:00:0b",
+                &["10.2.0.11/24"],
+                "10.2.0.1",
+            ),
+            workload(
+                &edges[1],
+                "wc",
+                "02:00:00:00:00:0c",
+                &["10.1.0.12/24", "fd00:1::12/64"],
+                "10.1.0.1",
+            ),
+        ];
+        let path = file(&format!("{prefix}.toml"), &document(&names));
+        let pair = Pair {
+            edges,
+            names,
+            workloads,
+            document: path.to_str().expect("a path").to_owned(),
+        };
+        for (edge, name) in pair.edges.iter().zip(&pair.names) {
+            let output = weir(edge, &["apply", &pair.document, "--edge", name]);
+            assert!(output.status.success(), "{}", stderr(&output));
+        }
+        pair
+    }
+}
+
+/// Removes what runs, also after a panic.
+impl Drop for Pair {
     fn drop(&mut self) {
-        let removed = weir(self.0, &["net", "delete", "--edge", self.1]);
-        if !std::thread::panicking() {
-            assert!(removed.status.success(), "{}", stderr(&removed));
+        for (edge, name) in self.edges.iter().zip(&self.names) {
+            let removed = weir(edge, &["net", "delete", "--edge", name]);
+            if !std::thread::panicking() {
+                assert!(removed.status.success(), "{}", stderr(&removed));
+            }
         }
     }
 }
@@ -139,63 +216,9 @@ fn a_workload_is_pinged_over_bridge_router_and_tunnel_and_losses_are_named() {
     if !root("a_workload_is_pinged_over_bridge_router_and_tunnel_and_losses_are_named") {
         return;
     }
-    let edges = [
-        NetNs::create("vpe").expect("a namespace"),
-        NetNs::create("vpe").expect("a namespace"),
-    ];
-    let names = ["a", "b"].map(|end| format!("ping-{}-{end}", std::process::id()));
-    let under = [
-        "link",
-        "add",
-        "under0",
-        "mtu",
-        "1600",
-        "type",
-        "veth",
-        "peer",
-        "name",
-        "under0",
-        "mtu",
-        "1600",
-        "netns",
-        edges[1].name(),
-    ];
-    edges[0].ip(&under).expect("an underlay");
-    for (edge, address) in edges.iter().zip(["192.0.2.1/24", "192.0.2.2/24"]) {
-        edge.ip(&["address", "add", address, "dev", "under0"])
-            .expect("an address");
-        edge.ip(&["link", "set", "under0", "up"]).expect("up");
-        edge.ip(&["link", "set", "lo", "up"]).expect("up");
-    }
-    let _a = workload(
-        &edges[0],
-        "wa",
-        "02:00:00:00:00:0a",
-        &["10.1.0.10/24", "fd00:1::10/64"],
-        "10.1.0.1",
-    );
-    let b = workload(
-        &edges[0],
-        "wb",
-        "02:00:00:00:00:0b",
-        &["10.2.0.11/24"],
-        "10.2.0.1",
-    );
-    let c = workload(
-        &edges[1],
-        "wc",
-        "02:00:00:00:00:0c",
-        &["10.1.0.12/24", "fd00:1::12/64"],
-        "10.1.0.1",
-    );
-    let document = file("net.toml", &document(&names));
-    let document = document.to_str().expect("a path");
-    let mut applied = Vec::new();
-    for (edge, name) in edges.iter().zip(&names) {
-        let output = weir(edge, &["apply", document, "--edge", name]);
-        assert!(output.status.success(), "{}", stderr(&output));
-        applied.push(Applied(edge, name));
-    }
+    let pair = Pair::new("ping");
+    let (edges, names) = (&pair.edges, &pair.names);
+    let [_, b, c] = &pair.workloads;
     let ping = |to: &str, more: &[&str]| {
         let args = [
             &[

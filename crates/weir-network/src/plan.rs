@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use weir_bpf::abi::{
     ACCEPTS_NO_TENANT, Exact, NET_PROGRAMS, NetBridge, NetHop, NetPunt, NetRemote, NetRouter,
-    NetSelection, NetSteer, NetTunnel, Vi, exact_kind,
+    NetSelection, NetSteer, NetTunnel, Vi, exact_kind, net_slot,
 };
 use weir_functions::kind::Planned;
 
@@ -76,6 +76,16 @@ pub struct EdgeNetworks {
     pub leases: Vec<Lease>,
     /// What numbers mean.
     pub labels: Labels,
+}
+
+impl EdgeNetworks {
+    /// VIDs of interfaces by which packets come into networks: those of workloads, and those behind tunnels from other edges.
+    pub fn entrances(&self) -> impl Iterator<Item = u32> {
+        let workloads = self.devices.iter().map(|one| one.vid);
+        let behind = self.interfaces.iter().zip(0..);
+        let behind = behind.filter(|(vi, _)| vi.peer != 0 && vi.slot == net_slot::TUNNEL);
+        workloads.chain(behind.map(|(_, vid)| vid))
+    }
 }
 
 /// A function that hands packets to the helper.

@@ -547,6 +547,11 @@ pub(crate) const ROUTES: &[Route] = &[
                 "Nodes: `id`, `kind`, `name`, `detail`, `packets`, `bytes`, `drops`, `reasons`, `warning`",
             ),
             field("links", Type::Array, "Links: `from`, `to`, `out`"),
+            field(
+                "networks",
+                Type::Array,
+                "Virtual networks: `name`, `packets` and `bytes` that came in, `drops`, `reasons`",
+            ),
         ]),
         problems: &[StatusCode::NOT_FOUND],
     },

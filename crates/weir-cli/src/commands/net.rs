@@ -8,11 +8,12 @@ mod ping;
 mod store;
 mod workload;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
+use serde::Serialize;
 use serde_json::json;
 use weir_bpf::abi::LbCount;
 use weir_engine::edge::BalancerCounts;
@@ -244,6 +245,20 @@ pub(super) struct Shown {
     balancers: Vec<Counted>,
 }
 
+/// One network on this edge.
+#[derive(Debug, Default, Serialize)]
+struct Total {
+    network: String,
+    workloads: usize,
+    /// Sent by workloads of this edge, and received from other edges.
+    packets: u64,
+    /// Of these packets.
+    bytes: u64,
+    /// At any interface of the network.
+    dropped: u64,
+    reasons: BTreeMap<String, u64>,
+}
+
 impl Shown {
     /// Of some networks of an edge, or of all if none is named.
     pub(super) fn of(edge: String, look: Look, only: &[String]) -> Result<Shown, Failure> {
@@ -299,8 +314,38 @@ impl Shown {
                 true
             });
         }
+        value["totals"] = json!(self.totals());
         value["balancers"] = self.balancers.iter().map(Counted::as_json).collect();
         Ok(value)
+    }
+
+    /// What came into each network on this edge, and what was dropped anywhere in it.
+    fn totals(&self) -> Vec<Total> {
+        let entrances: BTreeSet<u32> = self.plan.entrances().collect();
+        let mut all: BTreeMap<&str, Total> = BTreeMap::new();
+        for one in &self.plan.devices {
+            if self.counts.contains_key(&one.vid) {
+                let total = all.entry(&one.network).or_default();
+                total.workloads += 1;
+            }
+        }
+        for (vid, [packets, bytes, dropped]) in &self.counts {
+            let label = self.plan.labels.interfaces.get(*vid as usize);
+            let Some(label) = label else { continue };
+            let total = all.entry(&label.network).or_default();
+            if entrances.contains(vid) {
+                total.packets += packets;
+                total.bytes += bytes;
+            }
+            total.dropped += dropped;
+            for (drop, n) in self.drops.iter().filter(|(drop, _)| drop.vid == *vid) {
+                *total.reasons.entry(reason(drop.reason)).or_default() += n;
+            }
+        }
+        for (name, total) in &mut all {
+            total.network = (*name).to_owned();
+        }
+        all.into_values().collect()
     }
 
     pub(super) fn text(&self) -> Result<String, Failure> {
@@ -326,23 +371,11 @@ impl Shown {
     pub(super) fn summary(&self) -> Result<String, Failure> {
         let head = ["network", "workloads", "packets", "bytes", "dropped"];
         let mut rows = vec![head.map(str::to_owned)];
-        let mut networks: BTreeMap<&str, (usize, [u64; 3])> = BTreeMap::new();
-        for one in &self.plan.devices {
-            networks.entry(&one.network).or_default().0 += 1;
-        }
-        for (vid, label) in self.plan.labels.interfaces.iter().enumerate() {
-            let Some(counts) = self.counts.get(&(vid as u32)) else {
-                continue;
-            };
-            let (_, sum) = networks.entry(&label.network).or_default();
-            for (sum, one) in sum.iter_mut().zip(counts) {
-                *sum += one;
-            }
-        }
-        for (name, (workloads, counts)) in networks {
-            let [packets, bytes, dropped] = counts.map(|n| n.to_string());
-            let workloads = workloads.to_string();
-            rows.push([name.to_owned(), workloads, packets, bytes, dropped]);
+        for total in self.totals() {
+            let [packets, bytes, dropped] =
+                [total.packets, total.bytes, total.dropped].map(|n| n.to_string());
+            let workloads = total.workloads.to_string();
+            rows.push([total.network, workloads, packets, bytes, dropped]);
         }
         Ok(format!(
             "{}{}{}",

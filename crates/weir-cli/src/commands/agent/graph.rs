@@ -20,6 +20,18 @@ pub(super) struct Graph {
     generation: u64,
     nodes: Vec<Node>,
     links: Vec<Link>,
+    /// Virtual networks as a whole.
+    networks: Vec<Total>,
+}
+
+/// What came into a network, and what was dropped in it.
+#[derive(Debug, Serialize)]
+struct Total {
+    name: String,
+    packets: u64,
+    bytes: u64,
+    drops: u64,
+    reasons: Vec<Counted>,
 }
 
 /// What packets pass.
@@ -205,6 +217,19 @@ impl Graph {
             let mut cures = cures.filter_map(|(_, cure)| cure.as_str());
             node.warning = node.warning.take().or(cures.next().map(str::to_owned));
         }
+        for row in networks["totals"].as_array().into_iter().flatten() {
+            let number = |name: &str| row[name].as_u64().unwrap_or_default();
+            let reasons = row["reasons"].as_object().into_iter().flatten();
+            let reasons = reasons
+                .map(|(reason, packets)| Counted::of(reason, packets.as_u64().unwrap_or_default()));
+            self.networks.push(Total {
+                name: text(row, "network"),
+                packets: number("packets"),
+                bytes: number("bytes"),
+                drops: number("dropped"),
+                reasons: reasons.collect(),
+            });
+        }
         let mut links = BTreeSet::new();
         for row in &rows {
             let vid = row["vid"].as_u64().unwrap_or_default();
@@ -280,12 +305,18 @@ impl Node {
             known.packets += packets;
             return;
         }
+        self.reasons.push(Counted::of(reason, packets));
+    }
+}
+
+impl Counted {
+    fn of(reason: &str, packets: u64) -> Counted {
         let known = Reason::ALL.iter().find(|one| one.name() == reason);
-        self.reasons.push(Counted {
+        Counted {
             reason: reason.to_owned(),
             packets,
             text: known.map_or("", |one| one.text()),
-        });
+        }
     }
 }
 
@@ -314,7 +345,14 @@ mod tests {
             row(4, 3, "web", "web -> other edges", 2),
         ];
         let mut graph = Graph::default();
-        graph.add_networks(&json!({ "interfaces": rows }));
+        let totals = json!([{ "network": "shop", "workloads": 1, "packets": 10, "bytes": 600, "dropped": 6, "reasons": { "spoofed_mac": 6 } }]);
+        graph.add_networks(&json!({ "interfaces": rows, "totals": totals }));
+        let total = &graph.networks[0];
+        assert_eq!(
+            (total.name.as_str(), total.packets, total.drops),
+            ("shop", 10, 6)
+        );
+        assert!(!total.reasons[0].text.is_empty());
         let nodes: Vec<_> = (graph.nodes.iter())
             .map(|node| (node.id.as_str(), node.kind, node.packets, node.drops))
             .collect();

@@ -41,7 +41,7 @@ fn edge_name(args: &EdgeArgs) -> Result<String, Failure> {
         (Some(name), _) => Ok(name.clone()),
         (None, Some(path)) => super::edge::name(path, None),
         (None, None) => {
-            let mut running = edge::list()?;
+            let mut running = weir_runtime::edges()?;
             match (running.pop(), running.is_empty()) {
                 (None, _) => Err(Failure::Failed(
                     "no edge is running in this network namespace; `weir apply` starts one"

@@ -4,7 +4,8 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Color, Modifier, Style};
 
 use super::grid::{Column, Field, Grid, Row};
-use super::rates::{rate, rows, short};
+use super::rates::short;
+use super::row::{rate, rows};
 use super::screen::{Screen, TABS, WATCH};
 
 /// The smallest screen.

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::Value;
 
-use super::rates::{listed, rate, rows, short, text};
+use super::rates::{listed, short};
+use super::row::{rate, rows, text};
 use crate::commands::table::grouped;
 
 /// A column.
@@ -217,10 +218,74 @@ pub(super) fn graph(pair: Pair<'_>) -> Grid {
             ],
         }
     };
+    // Parts of a network stand below it, and those of graphs before all networks.
+    let (graph, parts): (Vec<_>, Vec<_>) = ordered(pair.now)
+        .into_iter()
+        .partition(|(_, id)| network_of(id).is_none());
+    let mut all: Vec<Row> = graph.into_iter().map(row).collect();
+    let mut rest = parts;
+    for total in rows(&pair.now["networks"]) {
+        all.push(network(pair, total));
+        let name = total["name"].as_str();
+        let (here, others): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|(_, id)| network_of(id) == name);
+        rest = others;
+        all.extend(here.into_iter().map(|(depth, id)| row((depth + 1, id))));
+    }
+    // An agent of an earlier version has no totals.
+    all.extend(rest.into_iter().map(row));
     Grid {
         columns: GRAPH,
-        rows: ordered(pair.now).into_iter().map(row).collect(),
+        rows: all,
         empty: "the edge has neither ports nor networks",
+    }
+}
+
+/// The network that a node is a part of.
+fn network_of(id: &str) -> Option<&str> {
+    let (name, _) = id.strip_prefix("network:")?.split_once('/')?;
+    Some(name)
+}
+
+/// A network as a whole.
+fn network(pair: Pair<'_>, total: &Value) -> Row {
+    let find = |graph: &Value| {
+        let mut all = rows(&graph["networks"]).iter();
+        let found = all.find(|one| one["name"] == total["name"]);
+        found.cloned().unwrap_or_default()
+    };
+    let bits = match pair.rate(|graph| find(graph)["bytes"].clone()) {
+        Field::Number(rate, _) if pair.before.is_some() => {
+            Field::Number(rate * 8.0, short(rate * 8.0))
+        }
+        other => other,
+    };
+    let reasons = rates(pair, |graph| {
+        let total = find(graph);
+        let reasons = rows(&total["reasons"]).iter();
+        reasons
+            .map(|one| (text(&one["reason"]), one["packets"].clone()))
+            .collect()
+    });
+    let drops = pair.rate(|graph| find(graph)["drops"].clone());
+    let number = |name: &str| grouped(total[name].as_u64().unwrap_or_default());
+    Row {
+        is_alert: matches!(drops, Field::Number(rate, _) if rate > 0.0),
+        detail: format!(
+            "network {}: {} packets came in, {} dropped; {}",
+            text(&total["name"]),
+            number("packets"),
+            number("drops"),
+            listed(&reasons)
+        ),
+        fields: vec![
+            words(&total["name"]),
+            pair.rate(|graph| find(graph)["packets"].clone()),
+            bits,
+            drops,
+            Field::Text(String::new()),
+            Field::Text(listed(&reasons)),
+        ],
     }
 }
 

@@ -5,7 +5,9 @@
 
 mod draw;
 mod grid;
+mod networks;
 mod rates;
+mod row;
 mod screen;
 mod source;
 mod terminal;
@@ -20,7 +22,7 @@ use std::time::{Duration, Instant};
 use ratatui_core::terminal::Terminal;
 use serde_json::Value;
 use weir_agent::api::Target;
-use weir_engine::edge;
+use weir_engine::edge::{self, EdgeError};
 use weir_kernel::{LoadedProgram, RunCounting};
 
 use self::rates::{Moment, Runs, Table};
@@ -96,18 +98,33 @@ fn moment(source: &mut Source, name: &str, is_timed: bool) -> Result<Moment, Fai
     };
     let mut status = source.read(name, What::Ledgers)?;
     let at = Instant::now();
-    match status["edges"][0].take() {
-        Value::Null => Err(Failure::failed(format!(
-            "edge {name} has no graph, whose rates could be shown: `weir net show` has those of networks"
+    let mut first = |part: &str| {
+        let found = status.pointer_mut(&format!("/{part}/0"));
+        found.map_or(Value::Null, Value::take)
+    };
+    let (edge, networks) = (first("edges"), first("networks"));
+    match edge.is_null() && networks.is_null() {
+        true => Err(Failure::failed(format!(
+            "edge {name} does not run any more"
         ))),
-        edge => Ok(Moment { at, edge, runs }),
+        false => Ok(Moment {
+            at,
+            edge,
+            networks,
+            runs,
+        }),
     }
 }
 
 /// Runs of the programs of an edge's ports, and their time.
 fn runs(name: &str) -> Result<Runs, Failure> {
     let mut runs = Runs::new();
-    for port in edge::status(name)?.ports {
+    let status = match edge::status(name) {
+        // Networks alone have no such ports.
+        Err(EdgeError::NotRunning { .. }) => return Ok(runs),
+        other => other?,
+    };
+    for port in status.ports {
         let Some(id) = port.program else { continue };
         let info = LoadedProgram::by_id(id).and_then(|program| program.info());
         let info = info.map_err(Failure::failed)?;

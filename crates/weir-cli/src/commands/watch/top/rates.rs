@@ -7,6 +7,9 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::networks::{self, Network};
+use super::row::{Row, rate, rows, same, text};
+
 /// One interval, as JSON. Rates are by second.
 #[derive(Debug, Serialize)]
 pub(super) struct Table {
@@ -15,6 +18,7 @@ pub(super) struct Table {
     seconds: f64,
     ports: Vec<Row>,
     functions: Vec<Row>,
+    networks: Vec<Network>,
     /// Devices that packets were redirected or transmitted to; absent where not reported by this kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<Device>>,
@@ -23,18 +27,6 @@ pub(super) struct Table {
     unaccounted: Option<u64>,
     /// Devices that take no packets now, with the cure.
     warnings: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Row {
-    name: String,
-    packets: f64,
-    bits: f64,
-    verdicts: BTreeMap<String, f64>,
-    reasons: BTreeMap<String, f64>,
-    /// Of a packet from entry to end; ports only, and only if it is measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ns: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -51,28 +43,12 @@ pub(super) type Runs = BTreeMap<u64, (u32, u64, u64)>;
 #[derive(Debug)]
 pub(super) struct Moment {
     pub(super) at: Instant,
-    /// The edge, as `weir status --json` has it.
+    /// The graph, as `weir status --json` has it; null: the edge has networks only.
     pub(super) edge: Value,
+    /// The networks, as there; null: the edge has a graph only.
+    pub(super) networks: Value,
     /// By the port's number; empty where it is not measured.
     pub(super) runs: Runs,
-}
-
-/// Difference of two counters by second. A replaced program that could not keep its counters begins at 0.
-pub(super) fn rate(before: &Value, now: &Value, seconds: f64) -> f64 {
-    let number = |value: &Value| value.as_u64().unwrap_or_default();
-    number(now).saturating_sub(number(before)) as f64 / seconds.max(f64::MIN_POSITIVE)
-}
-
-/// The elements of an array; none, if it is none.
-pub(super) fn rows(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-/// The row with the same value of a member.
-fn same<'v>(all: &'v [Value], row: &Value, member: &str) -> &'v Value {
-    let mut all = all.iter();
-    all.find(|one| one[member] == row[member])
-        .unwrap_or(&Value::Null)
 }
 
 impl Table {
@@ -101,7 +77,11 @@ impl Table {
         });
         let second = &edge["second_stage"];
         Table {
-            edge: text(&edge["edge"]),
+            edge: match edge.is_null() {
+                true => text(&now.networks["edge"]),
+                false => text(&edge["edge"]),
+            },
+            networks: networks::of(&before.networks, &now.networks, seconds),
             generation: edge["generation"].as_u64().unwrap_or_default(),
             seconds,
             ports: ports.collect(),
@@ -115,14 +95,24 @@ impl Table {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = format!(
-            "edge {}, generation {}, over {:.1} s\n",
-            self.edge, self.generation, self.seconds
-        );
-        let rows = self.ports.iter().chain(&self.functions);
+        let mut text = format!("edge {}", self.edge);
+        if self.generation > 0 {
+            let _ = write!(text, ", generation {}", self.generation);
+        }
+        let _ = writeln!(text, ", over {:.1} s", self.seconds);
+        let of_networks: Vec<Row> = self.networks.iter().flat_map(Network::rows).collect();
+        let rows = self.ports.iter().chain(&self.functions).chain(&of_networks);
         let wide = rows.map(|row| row.name.len()).max().unwrap_or(0).max(8);
         let timed = self.ports.iter().any(|row| row.ns.is_some());
-        for (title, rows) in [("port", &self.ports), ("function", &self.functions)] {
+        for (title, rows) in [
+            ("port", &self.ports),
+            ("function", &self.functions),
+            ("network", &of_networks),
+        ] {
+            // An edge may have a graph, networks, or both.
+            if rows.is_empty() {
+                continue;
+            }
             let ns = match timed && title == "port" {
                 true => "  ns/packet",
                 false => "",
@@ -245,11 +235,6 @@ pub(super) fn listed(rates: &BTreeMap<String, f64>) -> String {
     all.collect::<Vec<_>>().join(", ")
 }
 
-/// Text of a value; empty, if it is none.
-pub(super) fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
-}
-
 /// Four digits and a letter.
 pub(super) fn short(rate: f64) -> String {
     let mut rate = rate;
@@ -309,6 +294,7 @@ mod tests {
                 } }],
                 "second_stage": { "devices": [], "unaccounted": 0, "warnings": ["look"] },
             }),
+            networks: Value::Null,
             runs: [(1, (7, packets, packets * 50))].into(),
         };
         let (before, now) = (moment(0, 100, 10), moment(2, 300, 20));
@@ -319,6 +305,7 @@ mod tests {
                 "edge": "office", "generation": 3, "seconds": 2.0,
                 "ports": [{ "name": "wan", "packets": 100.0, "bits": 80000.0, "verdicts": { "next": 100.0 }, "reasons": {}, "ns": 50.0 }],
                 "functions": [{ "name": "firewall", "packets": 100.0, "bits": 0.0, "verdicts": { "pass": 95.0, "drop": 5.0 }, "reasons": { "rule_drop": 5.0 } }],
+                "networks": [],
                 "devices": [], "unaccounted": 0, "warnings": ["look"],
             })
         );
