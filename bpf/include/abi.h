@@ -586,6 +586,7 @@ struct weir_meta {
 #define WEIR_W_ON		(1 << 1)	/* a function let it go on to another one */
 #define WEIR_W_END		(1 << 2)	/* it left the graph */
 #define WEIR_W_DROP		(1 << 3)	/* ... by being dropped; beside WEIR_W_END */
+#define WEIR_W_COPY		(1 << 4)	/* of networks: a copy of it leaves by a device, or goes on; the packet itself stays */
 
 /* What of the filter there is to test. Every test may say yes where it cannot know. */
 #define WEIR_WQ_IP4		(1 << 0)
@@ -633,7 +634,7 @@ struct weir_watch_event {
 	__u32 len;		/* of the frame */
 	__u32 snap;
 	__u32 queue;		/* that it was received by */
-	__u16 path[WEIR_WATCH_PATH];	/* vid | output << 11 of the first functions that let it go on */
+	__u16 path[WEIR_WATCH_PATH];	/* vid | output << 11 of the first functions that let it go on; of networks, VIDs of interfaces */
 };
 
 /* What was seen of the packets of a CPU. */

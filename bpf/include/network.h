@@ -11,6 +11,7 @@
 #define WEIR_NETWORK_H
 
 #include "stats.h"
+#include "netwatch.h"
 
 #define ETH_P_ARP	0x0806
 
@@ -221,6 +222,7 @@ static __always_inline int net_drop(ctx_t *ctx, struct net *n, __u32 reason)
 	}
 	if (n->chain)
 		net_count_drop(n, reason);
+	netwatch_end(ctx, n->chain, XDP_DROP, reason);
 	return NET_DROPPED;
 }
 
@@ -242,6 +244,7 @@ static __always_inline __u32 net_deliver(ctx_t *ctx, struct net *n, struct weir_
 	if (out->mtu && net_packet_len(ctx) > out->mtu)
 		return WEIR_R_path_mtu;
 	n->stats->verdict[XDP_REDIRECT] += n->packets;
+	netwatch_say(ctx, n->chain, NETWATCH_TO(out->peer, WEIR_NS_DEVICE), WEIR_W_END, NETWATCH_WHAT(XDP_REDIRECT, 0));
 	/* Where it ends, for who asks (replays and test runs). */
 	n->chain->vid = out->peer;
 #ifdef WEIR_HOOK_TC
@@ -288,6 +291,7 @@ static __always_inline __u32 net_follow(ctx_t *ctx, struct net *n, __u32 vid, __
 	n->stats->verdict[WEIR_NEXT] += n->packets;
 	n->chain->calls++;
 	n->chain->vid = vid;
+	netwatch_step(ctx, n->chain, vid, slot);
 	net_call(ctx, slot);
 	n->stats->verdict[WEIR_NEXT] -= n->packets;
 	return WEIR_R_missed_call;
@@ -309,6 +313,7 @@ static __always_inline __u32 net_send(ctx_t *ctx, struct net *n, __u32 vid, int 
 		if (chain->rounds >= WEIR_NET_ROUNDS)
 			return WEIR_R_loop_guard;
 		n->stats->verdict[WEIR_NEXT] += n->packets;
+		netwatch_say(ctx, chain, NETWATCH_TO(vid, WEIR_NS_NOWHERE), WEIR_W_END, NETWATCH_WHAT(XDP_REDIRECT, 0));
 		net_pack(ctx, chain, vid, chain->remote, chain->rounds + 1);
 		*action = net_recirculate(ctx);
 		return WEIR_NO_REASON;

@@ -57,6 +57,7 @@ static __always_inline int panel_end(ctx_t *ctx, struct weir_stats *stats, __u32
 		stats->verdict[verdict & 7] += packets;
 		if (verdict == CTX_DROP)
 			net_count_drop(&n, reason);
+		netwatch_end(ctx, n.chain, verdict & 7, reason);
 		goto out;
 	}
 	in = net_interface(n.chain, n.chain->vid);

@@ -108,6 +108,9 @@ static __always_inline int answered(ctx_t *ctx, __u32 off)
 /* Ends the program: what came out of the tunnel goes on by `vid`; without one, `action` is what the program returns. */
 static __always_inline int tunnel_end(ctx_t *ctx, struct net *n, __u32 vid, int action, __u32 reason)
 {
+	/* What is not for tunnels is none of the networks'. A packet that stays in its tunnel is watched as it came. */
+	if (n->chain && (reason != WEIR_NO_REASON || vid))
+		netwatch_begin(ctx, n->chain, 0);
 	if (reason == WEIR_NO_REASON && vid)
 		reason = net_send(ctx, n, vid, &action);
 	else if (reason == WEIR_NO_REASON)

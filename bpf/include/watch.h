@@ -277,6 +277,7 @@ static __always_inline void watch_follow(struct weir_chain *chain, __u32 vid, __
 	desk->event.out = out & (WEIR_OUTS - 1);
 }
 
+#ifndef WEIR_NETWORK
 /* Before a packet goes to the program at `slot`. The entry has said its part already. */
 static __always_inline void watch_step(ctx_t *ctx, __u32 vid, __u32 slot)
 {
@@ -299,6 +300,8 @@ static __always_inline void watch_step(ctx_t *ctx, __u32 vid, __u32 slot)
 	chain->hops = at + 1;
 }
 
+#endif
+
 static __always_inline void watch_over(ctx_t *ctx, struct weir_chain *chain, struct weir_watch_desk *desk, int verdict)
 {
 	__u32 kind = WEIR_W_END;
@@ -309,6 +312,7 @@ static __always_inline void watch_over(ctx_t *ctx, struct weir_chain *chain, str
 	watch_emit(ctx, chain, desk, kind);
 }
 
+#ifndef WEIR_NETWORK
 /* After a packet left by a link, or found no program at `slot`: then it was said to go on, which is taken back. */
 static __always_inline void watch_exit(ctx_t *ctx, __u32 vid, __u32 slot, int verdict)
 {
@@ -329,6 +333,8 @@ static __always_inline void watch_exit(ctx_t *ctx, __u32 vid, __u32 slot, int ve
 				     slot == WEIR_SLOT_DEVICE ? WEIR_R_redirect_failed : WEIR_R_missed_call;
 	watch_over(ctx, chain, desk, verdict);
 }
+
+#endif
 
 /* After instance `vid` ended the packet's way. */
 static __always_inline void watch_end(ctx_t *ctx, struct weir_chain *chain, __u32 vid, int verdict, __u32 reason)

@@ -72,6 +72,8 @@ static __always_inline void copy(struct flood *f, __u32 vid, struct weir_vi *out
 	struct weir_net_chain *chain = f->n->chain;
 	long failed;
 
+	netwatch_say(f->ctx, chain, NETWATCH_TO(out->slot == WEIR_NS_DEVICE ? out->peer : vid, out->slot), WEIR_W_COPY,
+		     NETWATCH_WHAT(XDP_REDIRECT, remote));
 	if (out->slot == WEIR_NS_DEVICE) {
 		failed = bpf_clone_redirect(f->ctx, out->device, 0);
 	} else {
@@ -175,6 +177,7 @@ int flood(ctx_t *ctx)
 		goto leave;
 	/* The frame itself ends here: it has gone out as its copies. */
 	n.stats->verdict[XDP_REDIRECT] += n.packets;
+	netwatch_say(ctx, n.chain, NETWATCH_TO(f.copies, WEIR_NS_FLOOD), WEIR_W_END, NETWATCH_WHAT(XDP_REDIRECT, 0));
 	goto out;
 leave:
 	action = net_drop(ctx, &n, reason);

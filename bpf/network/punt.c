@@ -210,6 +210,7 @@ int punt(ctx_t *ctx)
 		goto leave;
 	/* It ends here: what comes of it is the helper's. */
 	n.stats->verdict[XDP_REDIRECT] += n.packets;
+	netwatch_say(ctx, n.chain, NETWATCH_TO(0, WEIR_NS_PUNT), WEIR_W_END, NETWATCH_WHAT(XDP_REDIRECT, 0));
 	goto out;
 leave:
 	action = net_leave(ctx, &n, vid, reason);

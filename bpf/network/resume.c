@@ -61,8 +61,10 @@ int resume(ctx_t *ctx)
 	chain = n.chain;
 	if (ctx->cb[WEIR_CB_MAGIC] != WEIR_CB_IS_OURS) {
 		vid = injected(ctx, &n);
-		if (vid)
+		if (vid) {
 			reason = WEIR_NO_REASON;
+			netwatch_begin(ctx, chain, vid);
+		}
 		goto leave;
 	}
 	vid = ctx->cb[WEIR_CB_VID];
@@ -74,6 +76,7 @@ int resume(ctx_t *ctx)
 	chain->origin = ctx->cb[WEIR_CB_PORT];
 	chain->vid = vid;
 	reason = WEIR_NO_REASON;
+	netwatch_begin(ctx, chain, vid);
 leave:
 	action = net_leave(ctx, &n, vid, reason);
 out:

@@ -172,6 +172,16 @@ static __always_inline __u32 send(ctx_t *ctx, struct net *n, int *action, int *b
 	return *action == TC_ACT_SHOT ? WEIR_R_internal : WEIR_NO_REASON;
 }
 
+#ifdef WEIR_WATCH
+/* Which edge the packet went to, for who watches. */
+static __always_inline __u32 remote_of(struct net *n)
+{
+	struct weir_net_tunnel *net = net_at(net_tunnels, n->chain, n->in->instance, net_half_tunnels);
+
+	return net && net->remote ? net->remote : n->chain->remote;
+}
+#endif
+
 SEC(CTX_SECTION)
 int tunnel(ctx_t *ctx)
 {
@@ -187,6 +197,7 @@ int tunnel(ctx_t *ctx)
 		reason = net_send(ctx, &n, n.chain->vid, &action);
 	} else if (reason == WEIR_NO_REASON) {
 		n.stats->verdict[XDP_REDIRECT] += n.packets;
+		netwatch_say(ctx, n.chain, NETWATCH_TO(remote_of(&n), WEIR_NS_TUNNEL), WEIR_W_END, NETWATCH_WHAT(XDP_REDIRECT, 0));
 	}
 out:
 	if (reason != WEIR_NO_REASON)

@@ -61,6 +61,7 @@ int workload(ctx_t *ctx)
 	if (!n.in)
 		goto leave;
 	net_count(n.chain, n.packets, ctx_len(ctx), 0);
+	netwatch_begin(ctx, n.chain, 0);
 	net_pull(ctx, 14 + 40);
 	reason = net_untag_beside(ctx);
 	if (reason == WEIR_NO_REASON)

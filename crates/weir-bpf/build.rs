@@ -1,6 +1,6 @@
 //! Compiles every file of bpf/functions with clang for what the line "Hooks: ..." of its head says: `xdp` by itself (object NAME), in a graph
 //! (NAME_graph) and in one that is watched (NAME_watched); `graph` these two alone; `graph on tc` the same two for ports on tc (NAME_graph_tc,
-//! NAME_watched_tc); `tc` by itself (NAME_tc); `networks` in virtual networks (NAME_net). Files of bpf/graph are for graphs, or for tc alone; those of bpf/network for tc (net_NAME) and XDP (net_NAME_xdp). Then every file of
+//! NAME_watched_tc); `tc` by itself (NAME_tc); `networks` in virtual networks (NAME_net, and NAME_net_watched for networks that are watched). Files of bpf/graph are for graphs, or for tc alone; those of bpf/network for tc (net_NAME, net_NAME_watched) and XDP (net_NAME_xdp). Then every file of
 //! bpf/baselines, bpf/monitor and bpf/tools once, strips debug sections (BTF stays), compresses each, and writes the tables of embedded objects.
 //! As many compilers run at a time as cargo allows jobs.
 //!
@@ -47,7 +47,7 @@ fn main() {
         "graph" => vec![Form::Graph, Form::Watched],
         "tc" => vec![Form::Tc],
         "graph on tc" => vec![Form::GraphTc, Form::WatchedTc],
-        "networks" => vec![Form::Private],
+        "networks" => vec![Form::Private, Form::PrivateWatched],
         _ => unreachable!("hooks() knows all"),
     });
     let graph = in_folder("graph", "", |hook| match hook {
@@ -56,7 +56,7 @@ fn main() {
         _ => vec![Form::Graph, Form::Watched],
     });
     let network = in_folder("network", "net_", |hook| match hook {
-        "tc" => vec![Form::Network],
+        "tc" => vec![Form::Network, Form::NetworkWatched],
         _ => vec![Form::NetworkXdp],
     });
     let others = |folder: &'static str| {
@@ -212,6 +212,9 @@ enum Form {
     Private,
     /// tc, in virtual networks.
     Network,
+    /// The two in virtual networks that are watched.
+    PrivateWatched,
+    NetworkWatched,
     /// XDP, in virtual networks: what tests and replays compare.
     NetworkXdp,
 }
@@ -226,7 +229,9 @@ impl Form {
             Form::GraphTc => "_graph_tc",
             Form::WatchedTc => "_watched_tc",
             Form::Private => "_net",
+            Form::PrivateWatched => "_net_watched",
             Form::Network => "",
+            Form::NetworkWatched => "_watched",
             Form::NetworkXdp => "_xdp",
         }
     }
@@ -240,6 +245,9 @@ impl Form {
             Form::GraphTc => &["-DWEIR_PANEL", "-DWEIR_HOOK_TC"],
             Form::WatchedTc => &["-DWEIR_PANEL", "-DWEIR_WATCH", "-DWEIR_HOOK_TC"],
             Form::Private | Form::Network => &["-DWEIR_HOOK_TC", "-DWEIR_NETWORK"],
+            Form::PrivateWatched | Form::NetworkWatched => {
+                &["-DWEIR_HOOK_TC", "-DWEIR_NETWORK", "-DWEIR_WATCH"]
+            }
             Form::NetworkXdp => &["-DWEIR_NETWORK"],
         }
     }

@@ -855,6 +855,8 @@ pub mod watch {
     pub const END: u32 = 1 << 2;
     /// It left by being dropped; stands beside [`END`].
     pub const DROP: u32 = 1 << 3;
+    /// Of networks: a copy of it leaves by a device, or goes on; the packet itself stays.
+    pub const COPY: u32 = 1 << 4;
     /// Test: IPv4.
     pub const IP4: u32 = 1 << 0;
     /// Test: IPv6.

@@ -389,6 +389,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_W_ON", abi::watch::ON.into()),
         ("WEIR_W_END", abi::watch::END.into()),
         ("WEIR_W_DROP", abi::watch::DROP.into()),
+        ("WEIR_W_COPY", abi::watch::COPY.into()),
         ("WEIR_WQ_IP4", abi::watch::IP4.into()),
         ("WEIR_WQ_IP6", abi::watch::IP6.into()),
         ("WEIR_WQ_PROTO", abi::watch::PROTO.into()),

@@ -71,10 +71,11 @@ impl ObjectSource {
         }
     }
 
-    /// The object in the form for virtual networks; `None` if it has none.
-    pub fn for_networks(&self) -> Option<&[u8]> {
+    /// The object in the form for virtual networks, or for those that are watched; `None` if it has none.
+    pub fn for_networks(&self, watched: bool) -> Option<&[u8]> {
+        let form = if watched { "net_watched" } else { "net" };
         match self {
-            ObjectSource::Embedded(name) => weir_bpf::object(&format!("{name}_net")),
+            ObjectSource::Embedded(name) => weir_bpf::object(&format!("{name}_{form}")),
             ObjectSource::Linked { .. } => None,
         }
     }

@@ -281,7 +281,7 @@ pub fn instance_name(network: &str, function: &str) -> String {
 
 /// What a function asks for that only XDP has.
 fn beyond(planned: &Planned) -> Option<&'static str> {
-    if planned.instance.object.for_networks().is_none() {
+    if planned.instance.object.for_networks(false).is_none() {
         return Some("is of a kind that runs on devices");
     }
     let constants = &planned.instance.constants;

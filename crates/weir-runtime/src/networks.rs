@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use weir_engine::network::{self, Look, NetworkError, Networks};
 use weir_functions::joined::{Included, Joined};
 use weir_graph::Folder;
+use weir_kernel::Map;
 use weir_network::model::Document;
 use weir_network::{BALANCER, EdgeNetworks, Networks as Checked, Numbers};
 use weir_policy::Diagnostics;
@@ -261,6 +262,31 @@ pub fn apply(edge: &str, record: &Record) -> Result<NetworksApplied, RuntimeErro
     let plan = Arc::new(record.plan_beside(edge, &running)?);
     let applied = running.apply(&plan, &record.write()?)?;
     Ok(NetworksApplied { plan, applied })
+}
+
+/// Lets the networks of an edge tell what packets go through; the maps to ask them by, in the order of [`weir_engine::watch::MAPS`]. Whatever
+/// changes the networks ends that, and [`unwatch`].
+///
+/// # Errors
+/// Nothing runs, or the kernel refused; what ran before runs on.
+pub fn watch(edge: &str) -> Result<[Map; 3], RuntimeError> {
+    let mut running = Networks::open(edge)?;
+    let text = running.text()?.unwrap_or_default();
+    let plan = Record::read(&text)?.plan_beside(edge, &running)?;
+    Ok(running.watch(&plan)?)
+}
+
+/// Lets the networks of an edge run the programs of before; `false`: they did.
+///
+/// # Errors
+/// What the kernel refused; calling it again goes on.
+pub fn unwatch(edge: &str) -> Result<bool, RuntimeError> {
+    if !network::runs_here(edge)? || !network::is_watched(edge)? {
+        return Ok(false);
+    }
+    // Who opens them for a change puts back what ran.
+    drop(Networks::open(edge)?);
+    Ok(true)
 }
 
 /// What is held, or nothing: where it cannot be read, servers get numbers as if the function did not run.

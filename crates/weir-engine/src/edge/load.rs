@@ -44,7 +44,7 @@ pub(crate) enum Build {
     /// Graphs on tc.
     GraphTc(Form),
     /// Virtual networks on tc.
-    Network,
+    Network(Form),
 }
 
 /// A program that is new, and what the state says of it.
@@ -94,7 +94,7 @@ impl Recipe<'_> {
 
     fn elf_in(&self, build: Build) -> Result<&[u8], EdgeError> {
         let found = match build {
-            Build::Network => self.plan.object.for_networks(),
+            Build::Network(form) => self.plan.object.for_networks(form == Form::Watched),
             Build::Graph(form) => self.plan.object.for_graph(form == Form::Watched),
             Build::GraphTc(form) => self.plan.object.for_graph_on_tc(form == Form::Watched),
         };
@@ -103,7 +103,12 @@ impl Recipe<'_> {
             object: match (&self.plan.object, build) {
                 (ObjectSource::Embedded(name), Build::Graph(form)) => form.of(name, Hook::Xdp),
                 (ObjectSource::Embedded(name), Build::GraphTc(form)) => form.of(name, Hook::Tc),
-                (ObjectSource::Embedded(name), Build::Network) => format!("{name}_net"),
+                (ObjectSource::Embedded(name), Build::Network(Form::Graph)) => {
+                    format!("{name}_net")
+                }
+                (ObjectSource::Embedded(name), Build::Network(Form::Watched)) => {
+                    format!("{name}_net_watched")
+                }
                 (other, _) => other.to_string(),
             },
         })
@@ -116,7 +121,7 @@ impl Recipe<'_> {
 
     fn unwatched(&self) -> Result<&[u8], EdgeError> {
         self.elf_in(match self.build {
-            Build::Network => Build::Network,
+            Build::Network(_) => Build::Network(Form::Graph),
             Build::Graph(_) | Build::GraphTc(_) => Build::Graph(Form::Graph),
         })
     }

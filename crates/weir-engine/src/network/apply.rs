@@ -173,9 +173,9 @@ pub type Watcher<'w> = &'w mut dyn FnMut(Step) -> Result<(), NetworkError>;
 /// The networks of an edge, held for changes: no other process changes them meanwhile.
 #[derive(Debug)]
 pub struct Networks {
-    edge: String,
-    folder: Folder,
-    running: Option<Running>,
+    pub(super) edge: String,
+    pub(super) folder: Folder,
+    pub(super) running: Option<Running>,
     /// Asks whether the running generation's devices are what they were while its successor is planned: of thousands it takes as long.
     asked: Option<JoinHandle<Same>>,
 }
@@ -184,9 +184,9 @@ pub struct Networks {
 type Same = Result<Vec<bool>, KernelError>;
 
 #[derive(Debug)]
-struct Running {
-    state: Arc<State>,
-    set: Set,
+pub(super) struct Running {
+    pub(super) state: Arc<State>,
+    pub(super) set: Set,
 }
 
 impl Running {
@@ -201,7 +201,7 @@ impl Running {
 }
 
 impl Networks {
-    /// Opens those of an edge and removes what a killed process left. Nothing may run yet.
+    /// Opens those of an edge, ends that they are watched, and removes what a killed process left. Nothing may run yet.
     ///
     /// # Errors
     /// Another process holds them, they run in another namespace, or the kernel refused.
@@ -220,6 +220,7 @@ impl Networks {
             running,
             asked: None,
         };
+        networks.unwatch()?;
         networks.clean(None)?;
         networks.asked = networks.running.as_ref().map(Running::ask);
         Ok(networks)
@@ -690,7 +691,7 @@ fn tunnel_mtu(plan: &EdgeNetworks) -> u32 {
     plan.underlay.mtu.saturating_sub(room).into()
 }
 
-fn set_prefix(number: u64) -> String {
+pub(super) fn set_prefix(number: u64) -> String {
     format!("s{number}-")
 }
 
@@ -701,7 +702,7 @@ fn is_of_a_set(name: &str) -> bool {
 }
 
 /// Of all programs that a set has, as this weir was built with them.
-fn digest() -> &'static str {
+pub(super) fn digest() -> &'static str {
     static DIGEST: LazyLock<String> = LazyLock::new(digest_of_objects);
     &DIGEST
 }
@@ -725,7 +726,7 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-fn folder_of(edge: &str) -> Result<PathBuf, NetworkError> {
+pub(super) fn folder_of(edge: &str) -> Result<PathBuf, NetworkError> {
     let fine = !edge.is_empty()
         && edge.len() <= 32
         && edge

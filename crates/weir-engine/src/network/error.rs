@@ -39,6 +39,20 @@ pub enum NetworkError {
         /// Would be.
         want: MapDefinition,
     },
+    /// Files or devices that it is made of changed since it was applied.
+    #[error(
+        "function {name} is not what its document makes of it now: apply the document, then watch it"
+    )]
+    OtherContents {
+        /// `network/function`.
+        name: String,
+    },
+    /// Nothing is there to be watched.
+    #[error("edge {edge} runs no networks here")]
+    NotRunning {
+        /// Its name.
+        edge: String,
+    },
     /// No slot is left.
     #[error("an edge runs {most} functions with programs of their own at most")]
     TooManyFunctions {

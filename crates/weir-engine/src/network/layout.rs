@@ -158,6 +158,12 @@ pub(super) const MAPS: &[(&str, Entries)] = &[
     ("net_drops", |_| Some(16_384)),
     ("net_near", |c| Some(c.remotes)),
     ("net_heard", |c| Some(c.remotes)),
+    // Of programs that are watched only.
+    ("weir_watch_want", |_| None),
+    ("weir_watch", |_| None),
+    ("weir_watch_count", |_| None),
+    ("weir_watch_desk", |_| None),
+    ("weir_watch_chain", |_| None),
 ];
 
 /// How many records a half has.

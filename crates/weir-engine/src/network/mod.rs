@@ -12,8 +12,10 @@ pub mod probe;
 mod set;
 mod state;
 pub mod user;
+mod watched;
 
 pub use apply::{Applied, Look, Networks, Role, Step, Watcher, list_here, look, runs_here};
 pub use error::NetworkError;
 pub use layout::Capacity;
 pub use set::Set;
+pub use watched::{is_watched, watcher};

@@ -11,7 +11,10 @@ use weir_network::{EdgeNetworks, PrivateFunction, Tables};
 
 use super::error::NetworkError;
 use super::set::Set;
+use weir_kernel::LoadedProgram;
+
 use crate::edge::EdgeError;
+use crate::edge::Form;
 use crate::edge::load::{Build, Recipe, Surroundings};
 use crate::edge::state::InstanceState;
 
@@ -74,6 +77,7 @@ pub(super) fn recipe(
     function: &PrivateFunction,
     name: &str,
     placement: Vec<Constant>,
+    form: Form,
 ) -> Recipe<'static> {
     static NO_SHARES: BTreeMap<String, String> = BTreeMap::new();
     Recipe {
@@ -82,7 +86,7 @@ pub(super) fn recipe(
         shares: &NO_SHARES,
         fresh: false,
         secret: function.planned.asks.secret,
-        build: Build::Network,
+        build: Build::Network(form),
         copy: None,
         placement,
     }
@@ -97,7 +101,7 @@ fn one(
     is_new: bool,
 ) -> Result<InstanceState, NetworkError> {
     let around = surroundings(function, plan);
-    let recipe = recipe(function, name, set.constants());
+    let recipe = recipe(function, name, set.constants(), Form::Graph);
     let shared = BTreeMap::new();
     let of = |error| match error {
         EdgeError::MapChanged {
@@ -148,6 +152,32 @@ fn one(
         outs: Vec::new(),
         implicit: false,
     })
+}
+
+/// The program of a function that runs once more, in the form that tells what packets go through. It uses the maps of the one that runs.
+pub(super) fn watched(
+    function: &PrivateFunction,
+    name: &str,
+    plan: &EdgeNetworks,
+    set: &Set,
+    running: &InstanceState,
+) -> Result<LoadedProgram, NetworkError> {
+    let of = |error| NetworkError::Function {
+        name: name.to_owned(),
+        error: Box::new(error),
+    };
+    let (around, shared) = (surroundings(function, plan), BTreeMap::new());
+    let recipe = recipe(function, name, set.constants(), Form::Watched);
+    let content = recipe.content(around, &shared).map_err(of)?;
+    // With other contents it would get maps of its own, and packets would meet another configuration.
+    if content != running.content {
+        return Err(NetworkError::OtherContents {
+            name: name.to_owned(),
+        });
+    }
+    let object = recipe.open().map_err(of)?;
+    let made = recipe.load(object, around, set, &shared, Some(running), &content);
+    Ok(made.map_err(of)?.program)
 }
 
 /// Puts the slots that functions really have into the tables.

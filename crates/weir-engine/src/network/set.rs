@@ -75,6 +75,19 @@ impl Set {
         Ok(Some(object.load(name)?))
     }
 
+    /// All of its programs once more, in the form that tells what packets go through, by name. They share its maps, and those of watching are
+    /// made.
+    pub(super) fn watched(&mut self) -> Result<Vec<(&'static str, LoadedProgram)>, NetworkError> {
+        let shared = SHARED.iter().map(|(name, _)| *name);
+        let mut programs = Vec::new();
+        for name in shared.chain(ON_DEVICES.iter().copied()) {
+            if let Some(program) = self.load(name, "_watched")? {
+                programs.push((name, program));
+            }
+        }
+        Ok(programs)
+    }
+
     /// Constants of programs that say how large its maps are, and where packets go around.
     #[must_use]
     pub(super) fn constants(&self) -> Vec<Constant> {

@@ -15,6 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::error::NetworkError;
 use super::layout::{self, Capacity, MAPS, SHARED};
 use super::private;
+use crate::edge::Form;
 use crate::edge::load::Recipe;
 use crate::edge::replay::user::{fill, missing, update};
 use crate::{EngineError, LogLine, Packet};
@@ -227,7 +228,7 @@ impl User {
             let name = format!("{}/{}", function.network, function.name);
             // A slash parts the names of machines.
             let part = format!("{}.{}", function.network, function.name);
-            let recipe = private::recipe(function, &name, constants.clone());
+            let recipe = private::recipe(function, &name, constants.clone(), Form::Graph);
             let around = private::surroundings(function, plan);
             join.add(
                 &part,

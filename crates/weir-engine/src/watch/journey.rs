@@ -49,7 +49,9 @@ impl Journey {
             .filter(|stage| stage.event.kind == watch::ON)
             .count();
         // A call that found no program was said to go on, and taken back.
-        let missed = end.event.next_slot != 0 && end.event.next_slot < weir_bpf::abi::panel::STACK;
+        let was_dropped = end.event.kind & watch::DROP != 0;
+        let slot = end.event.next_slot;
+        let missed = was_dropped && slot != 0 && slot < weir_bpf::abi::panel::STACK;
         let taken_back = u32::from(missed && end.event.vid != 0);
         self.entry().is_some() && calls as u32 == end.event.hop + taken_back
     }

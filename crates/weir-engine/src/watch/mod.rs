@@ -222,10 +222,10 @@ fn asked(wish: &Wish, session: u32) -> WatchWant {
         ports = [u64::MAX; 4];
     }
     let (emit, vid) = match wish.at {
-        At::All => (watch::ENTRY | watch::ON | watch::END, 0),
+        At::All => (watch::ENTRY | watch::ON | watch::COPY | watch::END, 0),
         At::Entry => (watch::ENTRY, 0),
         At::Instance(vid) => (watch::ON | watch::END, vid),
-        At::End => (watch::END, 0),
+        At::End => (watch::COPY | watch::END, 0),
         At::Drops => (watch::DROP, 0),
     };
     let mut want = WatchWant {
