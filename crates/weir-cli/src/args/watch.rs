@@ -24,7 +24,7 @@ pub(crate) struct PacketArgs {
     /// Only packets that match on receive, in rule syntax: 'tcp-dport 80 ip-saddr 192.0.2.0/24'
     #[arg(long, value_name = "MATCHES")]
     pub(crate) filter: Option<String>,
-    /// Only packets received on this port; repeatable
+    /// Only packets received on this port, of NETWORK/WORKLOAD, or of tunnels (`underlay`); repeatable
     #[arg(long = "port", value_name = "PORT")]
     pub(crate) ports: Vec<String>,
     /// Sample one packet in N
@@ -75,7 +75,7 @@ pub(crate) struct CaptureArgs {
     pub(crate) edge: EdgeArgs,
     #[command(flatten)]
     pub(crate) packets: PacketArgs,
-    /// Capture point: `entry`, `end`, `drops`, `all`, or a function (packets as it sends them on)
+    /// Capture point: `entry`, `end`, `drops`, `all`, a function (packets as it sends them on), or NETWORK/WORKLOAD (from and to it)
     #[arg(long, value_name = "STAGE", default_value = "entry")]
     pub(crate) at: String,
     /// File to write; `-`: standard output

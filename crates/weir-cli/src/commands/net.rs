@@ -243,6 +243,8 @@ pub(super) struct Shown {
     counts: BTreeMap<u32, [u64; 3]>,
     drops: Vec<(weir_bpf::abi::NetDrop, u64)>,
     balancers: Vec<Counted>,
+    /// Its programs tell what packets go through, to this process if it lives; `None`: they do not.
+    watched: Option<Option<u32>>,
 }
 
 /// One network on this edge.
@@ -276,6 +278,10 @@ impl Shown {
         }
         Ok(Shown {
             drops: look.set.drops()?,
+            watched: match network::is_watched(&edge)? {
+                true => Some(network::watcher(&edge)?),
+                false => None,
+            },
             edge,
             look,
             plan,
@@ -314,6 +320,8 @@ impl Shown {
                 true
             });
         }
+        let watched = self.watched.map(|process| json!({ "process": process }));
+        value["watched"] = json!(watched);
         value["totals"] = json!(self.totals());
         value["balancers"] = self.balancers.iter().map(Counted::as_json).collect();
         Ok(value)
@@ -361,8 +369,15 @@ impl Shown {
     }
 
     fn head(&self) -> String {
+        let watched = match self.watched {
+            Some(Some(process)) => format!("  process {process} watches them\n"),
+            Some(None) => {
+                "  they run programs that can be watched; `weir trace --off` ends that\n".to_owned()
+            }
+            None => String::new(),
+        };
         format!(
-            "edge {}, networks: generation {}, document version {}\n",
+            "edge {}, networks: generation {}, document version {}\n{watched}",
             self.edge, self.look.generation, self.plan.version
         )
     }

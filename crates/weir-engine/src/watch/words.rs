@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_bpf::abi::{NEXT, WatchEvent, panel, watch};
+use weir_bpf::abi::{NEXT, WatchEvent, net_slot, panel, watch};
 use weir_packet::Reason;
 
 /// Names of an edge's ports and instances.
@@ -12,6 +12,17 @@ pub struct Names {
     pub ports: BTreeMap<u32, String>,
     /// By number of the instance.
     pub instances: BTreeMap<u32, Named>,
+    /// Of virtual networks, whose events have VIDs of interfaces for ports and instances; `None`: of a graph.
+    pub networks: Option<Ends>,
+}
+
+/// Where packets leave virtual networks of an edge for others.
+#[derive(Clone, Debug, Default)]
+pub struct Ends {
+    /// Other edges, by number.
+    pub remotes: Vec<String>,
+    /// Identifiers on the wire, by VID of the tunnel's interface.
+    pub identifiers: BTreeMap<u32, u32>,
 }
 
 /// An instance.
@@ -80,6 +91,9 @@ impl Names {
 
     /// What became of the packet there: `pass`, `pass (out abuse)`, `drop rule_drop`, `tx`, `redirect`.
     pub fn verdict(&self, event: &WatchEvent) -> String {
+        if let Some(ends) = &self.networks {
+            return self.verdict_in(ends, event);
+        }
         if event.kind == watch::ENTRY {
             return match event.vid {
                 0 if event.port & watch::TRANSMIT != 0 => "is leaving".to_owned(),
@@ -115,12 +129,63 @@ impl Names {
         }
     }
 
+    /// The same in virtual networks: `pass`, `drop no_route`, `to shop/w1`, `to edge e2 (192.0.2.2, geneve), VNI 4096`.
+    fn verdict_in(&self, ends: &Ends, event: &WatchEvent) -> String {
+        if event.kind == watch::ENTRY {
+            return match event.vid {
+                0 if ends.identifiers.contains_key(&event.port) => {
+                    format!("came in, VNI {}", ends.identifiers[&event.port])
+                }
+                0 => "came in".to_owned(),
+                _ => "came back".to_owned(),
+            };
+        }
+        if event.verdict == NEXT as u32 {
+            return "pass".to_owned();
+        }
+        if event.kind & watch::DROP != 0 {
+            return match Why::of(event) {
+                Why::Reason(reason) => format!("drop {reason}"),
+                Why::Code(_) | Why::Unsaid => "drop".to_owned(),
+            };
+        }
+        let what = if event.kind == watch::COPY {
+            "copy "
+        } else {
+            ""
+        };
+        match event.next_slot {
+            net_slot::DEVICE => format!("{what}to {}", self.port(event.next_vid)),
+            // A copy goes on to the tunnel; the packet itself has left by it, from the tunnel's interface.
+            net_slot::TUNNEL if event.kind == watch::COPY => {
+                format!("copy to {}", remote(ends, event.out))
+            }
+            net_slot::TUNNEL => {
+                let to = remote(ends, event.next_vid);
+                match ends.identifiers.get(&event.vid) {
+                    Some(identifier) => format!("to {to}, VNI {identifier}"),
+                    None => format!("to {to}"),
+                }
+            }
+            net_slot::FLOOD => format!("flooded, {} copies", event.next_vid),
+            net_slot::PUNT => "to the helper".to_owned(),
+            _ if event.kind == watch::COPY => format!("copy by {}", self.instance(event.next_vid)),
+            0 if event.next_vid != 0 => {
+                format!("recirculated to {}", self.instance(event.next_vid))
+            }
+            _ => verdict_word(event.verdict).to_owned(),
+        }
+    }
+
     /// The way up to an event: `wan > shield: pass > firewall: drop rule_drop`.
     pub fn path(&self, event: &WatchEvent) -> String {
         let mut text = self.port(event.port);
         let kept = (event.hop as usize).min(watch::PATH);
         for step in &event.path[..kept] {
-            let (vid, out) = (u32::from(step & 0x7ff), u32::from(step >> 11));
+            let (vid, out) = match self.networks {
+                Some(_) => (u32::from(*step), 0),
+                None => (u32::from(step & 0x7ff), u32::from(step >> 11)),
+            };
             text.push_str(&match out {
                 0 => format!(" > {}: pass", self.instance(vid)),
                 out => format!(" > {}: pass ({})", self.instance(vid), self.out(vid, out)),
@@ -137,6 +202,13 @@ impl Names {
             text.push_str(&self.verdict(event));
         }
         text
+    }
+}
+
+fn remote(ends: &Ends, number: u32) -> String {
+    match ends.remotes.get(number as usize) {
+        Some(name) => format!("edge {name}"),
+        None => format!("edge number {number}"),
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weir_bpf::abi::{WatchEvent, watch};
+use weir_bpf::abi::{WatchEvent, net_slot, watch};
 use weir_engine::watch::{Names, wall_offset};
 use weir_packet::pcap::{Annotated, Note, Statistics};
 
@@ -40,7 +40,6 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode, Failure> {
         "all" => Stages::All,
         name => Stages::Function(name.to_owned()),
     };
-    let only_entries = matches!(at, Stages::Entry | Stages::All);
     let to_stdout = args.output == Path::new("-");
     if to_stdout && io::stdout().is_terminal() {
         return Err(Failure::Usage(
@@ -62,13 +61,9 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode, Failure> {
     let file = std::cell::RefCell::new(Capture::new(output, snap)?);
     let most = args.packets.count.unwrap_or(u64::MAX);
     let end = session.run(
-        |names, event, bytes| {
-            // Entries are there for the filter where something else was asked for.
-            if event.kind == watch::ENTRY && !only_entries {
-                return Ok(true);
-            }
+        |part, names, event, bytes| {
             let mut file = file.borrow_mut();
-            file.write(names, event, bytes)?;
+            file.write(part, names, event, bytes)?;
             Ok(file.packets < most)
         },
         || Ok(file.borrow_mut().output.flush()?),
@@ -97,11 +92,45 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What has an interface in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Stage {
+    Port(u32),
+    Instance(u32),
+    /// Of networks: a workload that packets leave for.
+    Workload(u32),
+}
+
+impl Stage {
+    fn of(names: &Names, event: &WatchEvent) -> Stage {
+        let is_end = event.kind & (watch::END | watch::COPY) != 0;
+        match event.vid {
+            _ if names.networks.is_some() && is_end && event.next_slot == net_slot::DEVICE => {
+                Stage::Workload(event.next_vid)
+            }
+            // An interface of its own for what came in, apart from what leaves at the entry itself.
+            0 => Stage::Port(event.port),
+            vid => Stage::Instance(vid),
+        }
+    }
+
+    fn describe(self, names: &Names) -> (String, &'static str) {
+        match self {
+            Stage::Port(port) => (names.port(port), "as packets come in"),
+            Stage::Instance(vid) => (names.instance(vid), "behind the function"),
+            Stage::Workload(vid) => (
+                format!("{}.transmit", names.port(vid)),
+                "as packets leave for the workload",
+            ),
+        }
+    }
+}
+
 /// The file being written.
 struct Capture<W: Write> {
     output: Annotated<BufWriter<W>>,
-    /// By instance, and by port where packets come in: number in the file.
-    interfaces: HashMap<(u32, u32), u32>,
+    /// By part of the edge and stage: number in the file.
+    interfaces: HashMap<(usize, Stage), u32>,
     snap: u32,
     offset: i128,
     packets: u64,
@@ -121,22 +150,21 @@ impl<W: Write> Capture<W> {
         })
     }
 
-    fn write(&mut self, names: &Names, event: &WatchEvent, bytes: &[u8]) -> Result<(), Failure> {
+    fn write(
+        &mut self,
+        part: usize,
+        names: &Names,
+        event: &WatchEvent,
+        bytes: &[u8],
+    ) -> Result<(), Failure> {
         let is_entry = event.kind == watch::ENTRY;
-        // An interface of its own for what came in, apart from what leaves at the entry itself.
-        let key = match event.vid {
-            0 => (0, event.port),
-            vid => (vid, 0),
-        };
-        let interface = match self.interfaces.get(&key) {
+        let stage = Stage::of(names, event);
+        let interface = match self.interfaces.get(&(part, stage)) {
             Some(interface) => *interface,
             None => {
-                let (name, what) = match event.vid {
-                    0 => (names.port(event.port), "as packets come in"),
-                    vid => (names.instance(vid), "behind the function"),
-                };
+                let (name, what) = stage.describe(names);
                 let interface = self.output.interface(&name, what, self.snap)?;
-                self.interfaces.insert(key, interface);
+                self.interfaces.insert((part, stage), interface);
                 interface
             }
         };
@@ -147,8 +175,10 @@ impl<W: Write> Capture<W> {
             comment: Some(&path),
             xdp_verdict: verdict,
             queue: Some(event.queue),
-            // 16 bits of CPUs are more than there are.
-            packet: Some(u64::from(event.cpu) << 48 | event.number & 0xffff_ffff_ffff),
+            // 16 bits of CPUs are more than there are. Numbers of packets are those of a part.
+            packet: Some(
+                u64::from(event.cpu) << 48 | (part as u64) << 47 | event.number & 0x7fff_ffff_ffff,
+            ),
         };
         self.last_ns = u64::try_from(i128::from(event.time_ns) + self.offset).unwrap_or(0);
         let kept = &bytes[..bytes.len().min(self.snap as usize)];

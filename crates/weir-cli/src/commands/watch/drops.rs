@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use weir_bpf::abi::watch;
 use weir_engine::watch::Journeys;
 
 use super::trace::{SNAP, Traced};
@@ -70,19 +69,15 @@ pub(crate) fn run(args: &DropsArgs) -> Result<ExitCode, Failure> {
         snap: SNAP,
     };
     let mut session = Session::open(&args.edge, &packets, &asked)?;
-    let config = session.record.config()?;
-    let judges = weir_graph::judges(&config, &session.record, &session.plan.ports);
-    let mut journeys = Journeys::default();
+    let judges = session.judges()?;
+    // Of graph and networks.
+    let mut journeys: [Journeys; 2] = Default::default();
     let mut report = Report::default();
     let mut causes: BTreeMap<Cause, (u64, String)> = BTreeMap::new();
     let begun = Instant::now();
     let end = session.run(
-        |names, event, bytes| {
-            // An entry stands for the filter.
-            if event.kind == watch::ENTRY {
-                return Ok(true);
-            }
-            for journey in journeys.add(event, bytes) {
+        |part, names, event, bytes| {
+            for journey in journeys[part].add(event, bytes) {
                 report.packets += 1;
                 let traced = Traced::of(report.packets, &journey, names, &judges, true);
                 let example = format!("{}: {}", traced.port, traced.summary);

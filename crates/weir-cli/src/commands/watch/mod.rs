@@ -1,14 +1,16 @@
 //! Watching a running edge: `weir top`, `weir capture`, `weir trace`, `weir drops`.
 //!
-//! All but the first let the edge run the same configuration in programs that tell what packets go through, and go back when they end.
+//! All but the first let the edge, its graph and its networks, run the same configuration in programs that tell what packets go through, and go back when they end.
 //! Invariant: whatever ends a watcher in order, the edge runs the programs it ran before, unless somebody applied something meanwhile.
 
 pub(crate) mod capture;
 pub(crate) mod drops;
+mod networks;
+mod side;
 pub(crate) mod top;
 pub(crate) mod trace;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -16,11 +18,15 @@ use std::time::{Duration, Instant};
 
 use weir_bpf::abi::{WatchCount, WatchEvent, watch};
 use weir_engine::edge::{self, Edge, EdgeError, Form};
+use weir_engine::network;
 use weir_engine::watch::words::Named;
 use weir_engine::watch::{At, Names, Quick, Watcher, Wish, filter};
+use weir_functions::kind::Judge;
 use weir_graph::EdgePlan;
+use weir_kernel::Map;
 use weir_policy::Filter;
 
+use self::side::{Place, Side};
 use crate::args::watch::{EdgeArgs, PacketArgs};
 use crate::failure::Failure;
 use crate::output;
@@ -75,16 +81,38 @@ enum Stages {
     Function(String),
 }
 
-/// An edge that is being watched.
+/// An edge that is being watched: its graph, its networks, or both.
 struct Session {
-    edge: Watched,
-    names: Names,
-    record: Record,
-    plan: EdgePlan,
-    watcher: Watcher,
-    filter: Option<Filter>,
+    parts: Vec<Part>,
+    /// What runs as the graph, for who explains drops.
+    graph: Option<(Record, EdgePlan)>,
     stop: Arc<AtomicBool>,
     until: Option<Instant>,
+}
+
+/// What tells of packets by itself.
+struct Part {
+    runs: Runs,
+    names: Names,
+    watcher: Watcher,
+    wanted: Wanted,
+}
+
+/// Programs that can be watched; dropping it goes back to those that ran before.
+enum Runs {
+    Graph(Watched),
+    Networks(networks::Watched),
+}
+
+/// Which of the events are shown, of those that the kernel was asked for.
+struct Wanted {
+    filter: Option<Filter>,
+    /// Packets that came in by these only; empty: by any.
+    ports: BTreeSet<u32>,
+    /// Entries stand for the filter alone, if not.
+    entries: bool,
+    /// Of networks: only there.
+    place: Option<Place>,
 }
 
 /// An edge that runs programs which can be watched; dropping it goes back to those it ran before.
@@ -109,83 +137,118 @@ impl Session {
     /// Lets the edge run programs that tell, and asks them.
     fn open(args: &EdgeArgs, packets: &PacketArgs, asked: &Asked) -> Result<Session, Failure> {
         let name = edge_name(args)?;
-        let status = edge::status(&name)?;
-        let record = Record::read(&name, &status.text)?;
+        let networks = networks::Look::of(&name)?;
+        let status = match edge::status(&name) {
+            Ok(status) => Some(status),
+            Err(EdgeError::NotRunning { .. }) if networks.is_some() => None,
+            Err(error) => return Err(error.into()),
+        };
+        let record = status
+            .as_ref()
+            .map(|status| Record::read(&name, &status.text))
+            .transpose()?;
         if let Some(path) = &args.config {
             let planned = super::edge::plan(path, None)?;
-            let planned = planned.graph.map(|part| part.record);
-            if planned.as_ref() != Some(&record) {
+            let of_networks = planned.networks.map(|part| part.record.text);
+            let is_same = planned.graph.map(|part| part.record) == record
+                && of_networks.as_ref() == networks.as_ref().map(|look| &look.text);
+            if !is_same {
                 return Err(Failure::Usage(format!(
                     "{} is not running: apply it first, or watch the running edge with --edge {name}",
                     path.display()
                 )));
             }
         }
-        if let Some(owner) = status.watcher {
+        let owner = status.as_ref().and_then(|status| status.watcher);
+        let owner = owner.or(networks.as_ref().and_then(|look| look.watcher));
+        if let Some(owner) = owner {
             return Err(Failure::Failed(format!(
                 "process {owner} is watching edge {name} already: end it first"
             )));
         }
-        let plan = record.plan()?;
-        let names = names_of(&status, &plan);
-        let filter = packets
-            .filter
-            .as_deref()
-            .map(|text| read_filter(text, &plan))
-            .transpose()?;
-        let wish = wish(packets, asked, filter.as_ref(), &names, &plan)?;
-        let duration = packets.duration;
+        let plan = record.as_ref().map(Record::plan).transpose()?;
+        let graph_side = match (&status, &plan) {
+            (Some(status), Some(plan)) => Some(graph_side(status, plan)),
+            _ => None,
+        };
+        let (graph_wish, networks_wish) = wishes(
+            packets,
+            asked,
+            graph_side.as_ref(),
+            networks.as_ref().map(|look| &look.side),
+        )?;
         // From here on a signal ends the command in order.
         let stop = crate::limits::stop_on_signals()?;
-        let edge = Watched::begin(&name, &plan, status.text)?;
-        let maps = edge::watch_maps(&name)?;
-        let [want, ring, count] = maps.ok_or_else(|| {
-            Failure::Failed(format!("edge {name} was modified concurrently; retry"))
-        })?;
-        let watcher = Watcher::start(want, &ring, count, &wish).map_err(Failure::failed)?;
+        let mut parts = Vec::new();
+        if let (Some((wish, wanted)), Some(side), Some(status), Some(plan)) =
+            (graph_wish, graph_side, status, &plan)
+        {
+            let runs = Runs::Graph(Watched::begin(&name, plan, status.text)?);
+            let maps = edge::watch_maps(&name)?.ok_or_else(|| {
+                Failure::Failed(format!("edge {name} was modified concurrently; retry"))
+            })?;
+            parts.push(Part::begin(runs, side.names, maps, &wish, wanted)?);
+        }
+        if let (Some((wish, wanted)), Some(look)) = (networks_wish, networks) {
+            let (runs, maps) = networks::Watched::begin(&name)?;
+            let runs = Runs::Networks(runs);
+            parts.push(Part::begin(runs, look.side.names, maps, &wish, wanted)?);
+        }
         Ok(Session {
-            edge,
-            names,
-            record,
-            plan,
-            watcher,
-            filter,
+            parts,
+            graph: record.zip(plan),
             stop,
-            until: duration.map(|duration| Instant::now() + duration),
+            until: packets.duration.map(|duration| Instant::now() + duration),
         })
     }
 
-    /// Hands over events of packets that match, until there is an end to it. `each` says whether to go on.
+    /// Who explains drops of functions of the graph, by name.
+    fn judges(&self) -> Result<BTreeMap<String, Box<dyn Judge>>, Failure> {
+        match &self.graph {
+            Some((record, plan)) => {
+                let config = record.config()?;
+                Ok(weir_graph::judges(&config, record, &plan.ports))
+            }
+            None => Ok(BTreeMap::new()),
+        }
+    }
+
+    /// Hands over events of packets that match with the number of their part, until there is an end to it. `each` says whether to go on.
     fn run(
         &mut self,
-        mut each: impl FnMut(&Names, &WatchEvent, &[u8]) -> Result<bool, Failure>,
+        mut each: impl FnMut(usize, &Names, &WatchEvent, &[u8]) -> Result<bool, Failure>,
         mut idle: impl FnMut() -> Result<(), Failure>,
     ) -> Result<End, Failure> {
-        let mut decided: HashMap<u32, (u64, bool)> = HashMap::new();
+        let mut decided: HashMap<(usize, u32), (u64, bool)> = HashMap::new();
         let mut look = Instant::now() + LOOK;
         loop {
-            let (names, filter) = (&self.names, &self.filter);
-            let mut outcome = Ok(true);
-            let read = self.watcher.read(|event, bytes| {
-                if !matches!(outcome, Ok(true)) {
-                    return;
-                }
-                if let Some(filter) = filter {
-                    if event.kind == watch::ENTRY {
-                        let port = names.ports.get(&event.port).map(String::as_str);
-                        let matches = filter::matches(filter, event, bytes, port);
-                        decided.insert(event.cpu, (event.number, matches));
-                    }
-                    // A packet whose beginning was lost is not known to match.
-                    if decided.get(&event.cpu) != Some(&(event.number, true)) {
+            let mut events = 0;
+            for (at, part) in self.parts.iter_mut().enumerate() {
+                let (names, wanted) = (&part.names, &part.wanted);
+                let mut outcome = Ok(true);
+                let read = part.watcher.read(|event, bytes| {
+                    if !matches!(outcome, Ok(true)) {
                         return;
                     }
+                    if let Some(filter) = &wanted.filter {
+                        if event.kind == watch::ENTRY {
+                            let port = names.ports.get(&event.port).map(String::as_str);
+                            let matches = filter::matches(filter, event, bytes, port);
+                            decided.insert((at, event.cpu), (event.number, matches));
+                        }
+                        // A packet whose beginning was lost is not known to match.
+                        if decided.get(&(at, event.cpu)) != Some(&(event.number, true)) {
+                            return;
+                        }
+                    }
+                    if wanted.shows(event) {
+                        outcome = each(at, names, event, bytes);
+                    }
+                });
+                events += read.map_err(Failure::failed)?;
+                if !outcome? {
+                    return Ok(End::Done);
                 }
-                outcome = each(names, event, bytes);
-            });
-            let events = read.map_err(Failure::failed)?;
-            if !outcome? {
-                return Ok(End::Done);
             }
             if self.stop.load(Ordering::Relaxed)
                 || self.until.is_some_and(|until| Instant::now() >= until)
@@ -194,8 +257,10 @@ impl Session {
             }
             if Instant::now() >= look {
                 look = Instant::now() + LOOK;
-                if edge::generation(&self.edge.name)? != Some(self.edge.generation) {
-                    return Ok(End::Applied);
+                for part in &self.parts {
+                    if !part.runs.holds()? {
+                        return Ok(End::Applied);
+                    }
                 }
             }
             if events == 0 {
@@ -206,11 +271,63 @@ impl Session {
     }
 
     /// Asks for nothing any more, and lets the edge run what it ran before. What was seen.
-    fn close(mut self) -> Result<WatchCount, Failure> {
-        let count = self.watcher.count().map_err(Failure::failed)?;
-        self.watcher.stop().map_err(Failure::failed)?;
-        self.edge.end()?;
-        Ok(count)
+    fn close(self) -> Result<WatchCount, Failure> {
+        let mut sum = WatchCount::default();
+        for mut part in self.parts {
+            let count = part.watcher.count().map_err(Failure::failed)?;
+            sum.packets += count.packets;
+            sum.asked += count.asked;
+            sum.events += count.events;
+            sum.lost += count.lost;
+            part.watcher.stop().map_err(Failure::failed)?;
+            match &mut part.runs {
+                Runs::Graph(graph) => graph.end()?,
+                Runs::Networks(networks) => networks.end()?,
+            }
+        }
+        Ok(sum)
+    }
+}
+
+impl Part {
+    fn begin(
+        runs: Runs,
+        names: Names,
+        [want, ring, count]: [Map; 3],
+        wish: &Wish,
+        wanted: Wanted,
+    ) -> Result<Part, Failure> {
+        let watcher = Watcher::start(want, &ring, count, wish).map_err(Failure::failed)?;
+        Ok(Part {
+            runs,
+            names,
+            watcher,
+            wanted,
+        })
+    }
+}
+
+impl Runs {
+    /// Whether what was let run still does.
+    fn holds(&self) -> Result<bool, Failure> {
+        Ok(match self {
+            Runs::Graph(graph) => edge::generation(&graph.name)? == Some(graph.generation),
+            Runs::Networks(networks) => networks.holds()?,
+        })
+    }
+}
+
+impl Wanted {
+    fn shows(&self, event: &WatchEvent) -> bool {
+        // The kernel tells ports apart by the low bits of their numbers.
+        let port = event.port & !watch::TRANSMIT;
+        if !self.ports.is_empty() && !self.ports.contains(&port) {
+            return false;
+        }
+        match &self.place {
+            Some(place) => place.has(event),
+            None => self.entries || event.kind != watch::ENTRY,
+        }
     }
 }
 
@@ -276,10 +393,14 @@ impl Drop for Watched {
 
 /// Lets an edge run programs again that cannot be watched. `false`: it did already.
 fn off(name: &str) -> Result<bool, Failure> {
-    let mut edge = open_patiently(name)?;
+    let networks = weir_runtime::networks::unwatch(name)?;
+    let mut edge = match open_patiently(name) {
+        Err(EdgeError::NotRunning { .. }) if network::runs_here(name)? => return Ok(networks),
+        other => other?,
+    };
     let status = edge.status()?;
     if status.form == Form::Graph {
-        return Ok(false);
+        return Ok(networks);
     }
     let mut wanted = Record::read(name, &status.text)?.plan()?;
     for instance in &mut wanted.instances {
@@ -331,76 +452,136 @@ fn names_of(status: &edge::Status, plan: &EdgePlan) -> Names {
                 (one.vid, named)
             })
             .collect(),
+        networks: None,
     }
 }
 
 /// Ports may be named as in the configuration or by their devices.
-fn port_number(name: &str, plan: &EdgePlan) -> Option<u32> {
-    let by_name = plan.ports.iter().find(|port| port.name == name);
-    let found = by_name.or_else(|| plan.ports.iter().find(|port| port.device == name));
-    found.map(|port| port.number)
+fn graph_side(status: &edge::Status, plan: &EdgePlan) -> Side {
+    let names = names_of(status, plan);
+    let mut ports = BTreeMap::new();
+    for port in &plan.ports {
+        ports.insert(port.device.clone(), vec![port.number]);
+    }
+    // A name comes before the device of another port.
+    for port in &plan.ports {
+        ports.insert(port.name.clone(), vec![port.number]);
+    }
+    let stages = names.instances.iter();
+    let stages = stages.map(|(vid, named)| (named.name.clone(), Place::Instance(*vid)));
+    Side {
+        ports,
+        port_names: plan.ports.iter().map(|port| port.name.clone()).collect(),
+        stages: stages.collect(),
+        stage_names: names
+            .instances
+            .values()
+            .map(|one| one.name.clone())
+            .collect(),
+        names,
+    }
 }
 
-fn read_filter(text: &str, plan: &EdgePlan) -> Result<Filter, Failure> {
+/// What is asked of a part, and which of its events are shown; `None`: the part has nothing of what is asked for.
+type Asking = Option<(Wish, Wanted)>;
+
+/// What is asked of the graph and of the networks. A name may be one of either.
+fn wishes(
+    packets: &PacketArgs,
+    asked: &Asked,
+    graph: Option<&Side>,
+    networks: Option<&Side>,
+) -> Result<(Asking, Asking), Failure> {
+    let sides: Vec<&Side> = graph.into_iter().chain(networks).collect();
+    let names = |of: fn(&Side) -> &Vec<String>| {
+        let names = sides.iter().flat_map(|side| of(side));
+        names.cloned().collect::<Vec<_>>().join(", ")
+    };
+    for name in &packets.ports {
+        if !sides.iter().any(|side| side.ports.contains_key(name)) {
+            return Err(Failure::Usage(format!(
+                "--port {name}: no such port; ports: {}",
+                names(|side| &side.port_names)
+            )));
+        }
+    }
+    if let Stages::Function(name) = &asked.at
+        && !sides.iter().any(|side| side.stages.contains_key(name))
+    {
+        return Err(Failure::Usage(format!(
+            "--at {name}: neither `entry`, `end`, `drops` or `all` nor a function; functions: {}",
+            names(|side| &side.stage_names)
+        )));
+    }
+    let mut refused = None;
+    let mut ask = |side: Option<&Side>| match side.map(|side| asked_of(packets, asked, side)) {
+        Some(Ok(asking)) => asking,
+        // A port in a filter may be one of the other part.
+        Some(Err(failure)) => {
+            refused = Some(failure);
+            None
+        }
+        None => None,
+    };
+    let (graph, networks) = (ask(graph), ask(networks));
+    match (graph.is_none() && networks.is_none(), refused) {
+        (true, Some(failure)) => Err(failure),
+        (true, None) => Err(Failure::usage(
+            "the ports and the stage are not of the same part of the edge: name those of its graph, or those of its networks",
+        )),
+        (false, _) => Ok((graph, networks)),
+    }
+}
+
+fn asked_of(packets: &PacketArgs, asked: &Asked, side: &Side) -> Result<Asking, Failure> {
+    let ports = packets.ports.iter().filter_map(|name| side.ports.get(name));
+    let ports: BTreeSet<u32> = ports.flatten().copied().collect();
+    if ports.is_empty() && !packets.ports.is_empty() {
+        return Ok(None);
+    }
+    let (at, place) = match &asked.at {
+        Stages::All => (At::All, None),
+        Stages::Entry => (At::Entry, None),
+        Stages::End => (At::End, None),
+        Stages::Drops => (At::Drops, None),
+        Stages::Function(name) => match side.stages.get(name) {
+            None => return Ok(None),
+            Some(Place::Instance(vid)) => (At::Instance(*vid), None),
+            Some(place) => (At::All, Some(place.clone())),
+        },
+    };
+    let filter = packets.filter.as_deref();
+    let filter = filter.map(|text| read_filter(text, side)).transpose()?;
+    let read = filter.as_ref().map_or(0, filter::bytes_read);
+    let wish = Wish {
+        at,
+        ports: ports.iter().copied().collect(),
+        quick: filter.as_ref().map(Quick::of).unwrap_or_default(),
+        entries: filter.is_some(),
+        sample: packets.sample,
+        snap: asked.snap.max(read),
+    };
+    let wanted = Wanted {
+        filter,
+        ports,
+        entries: matches!(asked.at, Stages::All | Stages::Entry),
+        place,
+    };
+    Ok(Some((wish, wanted)))
+}
+
+fn read_filter(text: &str, side: &Side) -> Result<Filter, Failure> {
     let mut filter = Filter::parse(text)
         .map_err(|error| Failure::Usage(format!("--filter: {}", error.to_string().trim_end())))?;
-    let there: Vec<&str> = plan.ports.iter().map(|port| port.name.as_str()).collect();
+    let there: Vec<&str> = side.port_names.iter().map(String::as_str).collect();
     let alias = |name: &str| {
-        let number = port_number(name, plan)?;
-        let port = plan.ports.iter().find(|port| port.number == number)?;
-        Some(port.name.clone())
+        let number = side.ports.get(name)?.first()?;
+        side.names.ports.get(number).cloned()
     };
     filter
         .resolve_ports(&there, alias)
         .map_err(Failure::usage)?;
     Ok(filter)
-}
-
-fn wish(
-    packets: &PacketArgs,
-    asked: &Asked,
-    filter: Option<&Filter>,
-    names: &Names,
-    plan: &EdgePlan,
-) -> Result<Wish, Failure> {
-    let mut ports = Vec::new();
-    for name in &packets.ports {
-        ports.push(port_number(name, plan).ok_or_else(|| {
-            let there: Vec<&str> = plan.ports.iter().map(|port| port.name.as_str()).collect();
-            Failure::Usage(format!(
-                "--port {name}: no such port; ports: {}",
-                there.join(", ")
-            ))
-        })?);
-    }
-    let at = match &asked.at {
-        Stages::All => At::All,
-        Stages::Entry => At::Entry,
-        Stages::End => At::End,
-        Stages::Drops => At::Drops,
-        Stages::Function(name) => {
-            let mut found = names.instances.iter();
-            let found = found.find(|(_, named)| named.name == *name);
-            let (vid, _) = found.ok_or_else(|| {
-                let there: Vec<&str> =
-                    names.instances.values().map(|named| named.name.as_str()).collect();
-                Failure::Usage(format!(
-                    "--at {name}: neither `entry`, `end`, `drops` or `all` nor a function; functions: {}",
-                    there.join(", ")
-                ))
-            })?;
-            At::Instance(*vid)
-        }
-    };
-    let read = filter.map_or(0, filter::bytes_read);
-    Ok(Wish {
-        at,
-        ports,
-        quick: filter.map(Quick::of).unwrap_or_default(),
-        entries: filter.is_some(),
-        sample: packets.sample,
-        snap: asked.snap.max(read),
-    })
 }
 
 /// What is said when it is over.

@@ -78,18 +78,14 @@ pub(crate) fn run(args: &TraceArgs) -> Result<ExitCode, Failure> {
         false => Stages::All,
     };
     let mut session = Session::open(&args.edge, &args.packets, &Asked { at, snap: SNAP })?;
-    let config = session.record.config()?;
-    let judges = weir_graph::judges(&config, &session.record, &session.plan.ports);
-    let mut journeys = Journeys::default();
+    let judges = session.judges()?;
+    // Of graph and networks.
+    let mut journeys: [Journeys; 2] = Default::default();
     let mut packets = 0;
     let most = args.packets.count.unwrap_or(u64::MAX);
     let end = session.run(
-        |names, event, bytes| {
-            // With only the drops asked for, an entry stands for the filter.
-            if args.drops && event.kind == watch::ENTRY {
-                return Ok(true);
-            }
-            for journey in journeys.add(event, bytes) {
+        |part, names, event, bytes| {
+            for journey in journeys[part].add(event, bytes) {
                 packets += 1;
                 let traced = Traced::of(packets, &journey, names, &judges, args.drops);
                 match args.json {
