@@ -4,6 +4,7 @@
 //! Words of the flat key hold packet bytes in network order, everything else is in host order (little endian).
 
 mod balancers;
+mod bypass;
 mod decapsulates;
 mod dynsets;
 mod filters;
@@ -16,6 +17,7 @@ mod tunnels;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use balancers::*;
+pub use bypass::*;
 pub use decapsulates::*;
 pub use dynsets::*;
 pub use filters::*;

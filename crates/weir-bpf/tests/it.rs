@@ -6,6 +6,7 @@ mod contract;
 
 mod abi;
 mod abi_balancer;
+mod abi_bypass;
 mod abi_dynset;
 mod abi_filter;
 mod abi_meter;

@@ -73,6 +73,25 @@ pub fn named(name: &str) -> Result<Option<Device>, KernelError> {
     Ok(found.as_ref().map(device))
 }
 
+/// The bridge or bond that a device is a port of.
+///
+/// # Errors
+/// What the kernel refused, or no such device.
+pub fn controller(name: &str) -> Result<Option<String>, KernelError> {
+    let index = iface::index_of(name)?;
+    let told = |e| KernelError::sys(format!("look at device {name}"), e);
+    let socket = routes::socket(0).map_err(told)?;
+    let found = link(&socket, index, None).map_err(told)?;
+    let attributes = found.iter().flat_map(|message| &message.attributes);
+    let of = attributes
+        .into_iter()
+        .find_map(|attribute| match attribute {
+            LinkAttribute::Controller(of) => Some(*of),
+            _ => None,
+        });
+    Ok(of.map(|of| iface::name_of(of).unwrap_or_else(|| format!("device {of}"))))
+}
+
 /// The other end of a veth pair, whatever namespace it lies in; `None` if the device is no veth, or the namespace cannot be read from here.
 ///
 /// The kernel is asked by index and namespace id (`IFLA_LINK`, `IFLA_LINK_NETNSID`): the namespace needs no name, and is not entered.

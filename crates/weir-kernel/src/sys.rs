@@ -178,7 +178,7 @@ pub(crate) fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Number of CPUs that may ever exist: the width of per-CPU values.
-pub(crate) fn possible_cpus() -> Result<usize, KernelError> {
+pub fn possible_cpus() -> Result<usize, KernelError> {
     // SAFETY: no arguments.
     let n = check(unsafe { libbpf_sys::libbpf_num_possible_cpus() })
         .map_err(|e| KernelError::sys("count the CPUs", e))?;

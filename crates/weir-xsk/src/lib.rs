@@ -1,11 +1,12 @@
 //! AF_XDP sockets on the kernel's own interface, and packet sockets with mapped rings behind the same trait.
 //!
 //! [`umem`] owns frames and their tokens, [`socket`] a socket and its rings, [`ring`] their arithmetic by itself, [`steer`] the XDP program that hands packets to sockets,
-//! [`port`] the trait that programs are written against, [`packet`] the fallback. Why it is so: docs/design/xsk.md. Nothing here
+//! [`port`] the trait that programs are written against, [`packet`] the fallback, [`bypass`] flows that the kernel keeps away from it. Why it is so: docs/design/xsk.md. Nothing here
 //! outlives its value: no pins, no settings of interfaces.
 
 #![warn(clippy::expect_used, clippy::unwrap_used)]
 
+pub mod bypass;
 mod cluster;
 mod error;
 mod mapped;
@@ -19,13 +20,14 @@ pub mod wire;
 
 use weir_kernel::iface::LinkWatch;
 
+pub use bypass::{Bypass, BypassFlow, BypassTotal, Bypassed};
 pub use error::XskError;
 pub use packet::{Checksum, PacketConfig, PacketPort, Seen};
 pub use port::{Bounced, Lent, Losses, Packet, Port, Wait, XskPort};
 pub use socket::{BusyPoll, Effective, Kick, Mode, Socket, SocketConfig, Statistics};
 pub use steer::{Match, Steer, Steered};
 pub use umem::{Frame, Umem, UmemConfig};
-pub use weir_kernel::{VNET_HEADER, VnetHeader};
+pub use weir_kernel::{VNET_HEADER, VnetHeader, monotonic_ns};
 pub use wire::{Wire, WireConfig, WireCounts};
 
 /// Whether an interface is still there, up and with a carrier.

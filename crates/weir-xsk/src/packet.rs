@@ -311,6 +311,16 @@ impl PacketPort {
         }
     }
 
+    /// Takes only what a program of the kind "socket filter" takes, from here on.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn attach_program(&self, program: BorrowedFd<'_>) -> Result<(), XskError> {
+        let fd: c_int = program.as_raw_fd();
+        set(&self.fd, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &fd)
+            .map_err(|e| XskError::sys(format!("filter what comes to {}", self.link.name()), e))
+    }
+
     /// Receives no more. What came until now can still be read, the last of it when the kernel hands its block over ([`PacketConfig::retire_ms`]).
     ///
     /// # Errors

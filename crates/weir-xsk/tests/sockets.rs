@@ -15,14 +15,22 @@ const ETHERTYPE: u16 = 0x88b5;
 /// Longest wait for frames.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Whether there are privileges.
+pub(crate) fn root() -> bool {
+    if rustix::process::geteuid().is_root() {
+        return true;
+    }
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "this test needs root, and in CI it may not skip"
+    );
+    let _ = std::io::stderr().write_all(b"skipped, it needs root\n");
+    false
+}
+
 /// `xa` and `xb` joined in one namespace; `None` without privileges.
 fn pair() -> Option<NetNs> {
-    if !rustix::process::geteuid().is_root() {
-        assert!(
-            std::env::var("CI").as_deref() != Ok("true"),
-            "this test needs root, and in CI it may not skip"
-        );
-        let _ = std::io::stderr().write_all(b"skipped, it needs root\n");
+    if !root() {
         return None;
     }
     let ns = NetNs::create("weir-xsk").expect("namespace");

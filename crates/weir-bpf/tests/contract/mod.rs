@@ -1,11 +1,11 @@
 //! What tests of the contract between C and Rust share: layouts by an object's BTF, numbers by a header's text.
 
-use weir_bpf::object;
+use weir_bpf::{object, tool};
 use weir_vm::{Btf, Object};
 
 /// The types of an object.
 pub(crate) fn btf_of(name: &str) -> Btf {
-    let bytes = object(name).expect("compiled");
+    let bytes = object(name).or_else(|| tool(name)).expect("compiled");
     let object = Object::parse(bytes).expect("the object is well formed");
     object.btf().expect("objects carry BTF").clone()
 }
