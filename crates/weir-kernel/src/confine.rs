@@ -28,6 +28,8 @@ pub struct Confinement {
     pub write: Vec<PathBuf>,
     /// Files, and folders with what is below them, that may be read.
     pub read: Vec<PathBuf>,
+    /// Elements of maps of the kernel that are open may be stored and deleted; no map, program or link can be made or opened.
+    pub map_elements: bool,
 }
 
 /// How file access is limited.
@@ -50,7 +52,7 @@ const NEWEST: ABI = ABI::V6;
 /// The kernel refuses a part that every supported kernel has: capabilities, `no_new_privs`, the filter of system calls.
 pub fn enter(confinement: &Confinement) -> Result<FileAccess, KernelError> {
     // Compiled first: whatever fails afterwards is a refusal by the kernel.
-    let filters = filters()?;
+    let filters = filters(confinement.map_elements)?;
     rustix::thread::set_no_new_privs(true)
         .map_err(|e| KernelError::sys("set no_new_privs", e.into()))?;
     let files = limit_files(confinement)?;
@@ -240,12 +242,18 @@ const REQUESTS: &[u64] = &[
     libc::TIOCGWINSZ,
 ];
 
+/// Commands of `bpf` that change elements of maps. Values are read where they are mapped.
+const MAP_ELEMENTS: [u64; 2] = [
+    libbpf_sys::BPF_MAP_UPDATE_ELEM as u64,
+    libbpf_sys::BPF_MAP_DELETE_ELEM as u64,
+];
+
 /// `PR_SET_VMA`: names of mappings, which allocators give.
 const PR_SET_VMA: u64 = 0x5356_4d41;
 
 /// The filters, in the order in which they are set. A call gets the strictest answer of all; of errors, that of the last one set counts, which is
 /// why ENOSYS is not left to the first.
-fn filters() -> Result<[BpfProgram; 2], KernelError> {
+fn filters(map_elements: bool) -> Result<[BpfProgram; 2], KernelError> {
     let refused = |e: seccompiler::BackendError| failed("compile the filter of system calls", e);
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(refused)?;
     let is = |at, op, value| SeccompCondition::new(at, Len::Qword, op, value).map_err(refused);
@@ -275,6 +283,13 @@ fn filters() -> Result<[BpfProgram; 2], KernelError> {
     );
     let requests = REQUESTS.iter().map(|one| rule(low(1, Op::Eq, *one)?));
     calls.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
+    if map_elements {
+        let elements = MAP_ELEMENTS.map(|command| rule(low(0, Op::Eq, command)?));
+        calls.insert(
+            libc::SYS_bpf,
+            elements.into_iter().collect::<Result<_, _>>()?,
+        );
+    }
     // A pair that signal handlers write to, and writing to it: with an address it would be another's.
     let unix = u64::from(libc::AF_UNIX.cast_unsigned());
     calls.insert(libc::SYS_socketpair, vec![rule(low(0, Op::Eq, unix)?)?]);

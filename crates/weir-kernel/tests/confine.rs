@@ -10,8 +10,8 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use weir_kernel::KernelObject;
 use weir_kernel::confine::{Confinement, FileAccess, enter};
+use weir_kernel::{KernelObject, Map, MapDefinition};
 
 use crate::common::{root, sample};
 
@@ -49,6 +49,20 @@ fn attempts<'a>(folder: &'a Path, victim: u32) -> Vec<Attempt<'a>> {
     let other = move |name: &str| PathBuf::from(format!("/proc/{victim}/{name}"));
     let io = |e: rustix::io::Errno| io::Error::from(e);
     vec![
+        (
+            "make a map",
+            Box::new(|| {
+                let definition = MapDefinition {
+                    kind: 1,
+                    key: 4,
+                    value: 8,
+                    entries: 16,
+                    flags: 0,
+                };
+                let map = Map::create("another", definition);
+                map.map(drop).map_err(|e| io::Error::other(e.to_string()))
+            }),
+        ),
         (
             "load a program",
             Box::new(|| {
@@ -316,6 +330,18 @@ fn code_that_takes_over_a_confined_process_is_refused_everything() {
     assert!(out.contains("1 passed"), "{out}");
 }
 
+/// A map of the kernel.
+fn hash() -> Map {
+    let definition = MapDefinition {
+        kind: 1,
+        key: 4,
+        value: 8,
+        entries: 16,
+        flags: 0,
+    };
+    Map::create("confined", definition).expect("made")
+}
+
 /// Not a test of its own: the code that runs in the confined process.
 #[test]
 fn taken_over() {
@@ -347,7 +373,9 @@ fn confined(folder: &Path, attempts: &[Attempt<'_>]) {
     let confinement = Confinement {
         write: vec![folder.join("logs")],
         read: vec![folder.join("rules"), folder.join("missing")],
+        map_elements: true,
     };
+    let map = hash();
     let files = enter(&confinement).expect("the kernel has all of it");
     let is_judged = |what: &str| files != FileAccess::Unavailable || !BY_LANDLOCK.contains(&what);
     let done: Vec<&str> = (attempts.iter())
@@ -373,6 +401,13 @@ fn confined(folder: &Path, attempts: &[Attempt<'_>]) {
         is_refused || !is_judged("write outside"),
         "threads are confined as well"
     );
+    // Elements of a map that is open change; nothing else of it.
+    let key = 7u32.to_ne_bytes();
+    map.update(&key, &[1; 8]).expect("stored");
+    assert!(map.delete(&key).expect("deleted"), "it was there");
+    for refused in [map.lookup(&key).map(drop), map.keys().map(drop)] {
+        assert!(refused.is_err(), "read by a system call");
+    }
     // An allocation that the allocator asks the kernel for.
     let large = vec![1u8; 64 << 20];
     assert_eq!(

@@ -91,7 +91,11 @@ fn folders(args: &SensorRunArgs, config: &SensorConfig) -> Confinement {
     read.extend(config.rule_folder.clone());
     read.extend(args.read.iter().map(|path| folder(path)));
     read.extend(ZONES.map(PathBuf::from));
-    Confinement { write, read }
+    Confinement {
+        write,
+        read,
+        map_elements: false,
+    }
 }
 
 /// A folder, or that of a file or pattern.
