@@ -155,7 +155,7 @@ impl Sensor {
         all
     }
 
-    /// Options of `setpriv`: the user, no other groups, and CAP_NET_RAW, which packet sockets take.
+    /// Options of `setpriv`: the user, no other groups, CAP_NET_RAW, which packet sockets take, and CAP_BPF and CAP_PERFMON, with which the kernel keeps packets of bypassed flows away from them. The sensor drops them before it reads any packet.
     pub(crate) fn privileges(&self) -> io::Result<Vec<String>> {
         let (user, group) = self.ids()?;
         let mut all = vec![
@@ -164,7 +164,7 @@ impl Sensor {
             "--clear-groups".to_owned(),
         ];
         for set in ["bounding-set", "inh-caps", "ambient-caps"] {
-            all.push(format!("--{set}=-all,+net_raw"));
+            all.push(format!("--{set}=-all,+net_raw,+bpf,+perfmon"));
         }
         Ok(all)
     }

@@ -71,6 +71,7 @@ mod live_route;
 mod live_rules;
 mod live_run;
 mod live_sensor;
+mod live_sensor_bypass;
 mod live_sensor_confined;
 mod live_service_check;
 mod live_sets;

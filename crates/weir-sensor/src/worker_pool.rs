@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::config::SensorConfig;
 use crate::detect::Detector;
 use crate::run::Work;
+use crate::source::Bypass;
 use crate::worker::{Engine, Pipeline};
 
 /// A batch all of whose shares are done; an error if a worker panics.
@@ -106,14 +107,18 @@ impl WorkerPool {
     pub(crate) fn new(
         config: &SensorConfig,
         engine: &Arc<Engine>,
+        bypass: Option<Arc<dyn Bypass>>,
         enough: usize,
         most: usize,
     ) -> WorkerPool {
         let seats = Pipeline::of_each(config, engine)
             .into_iter()
-            .map(|pipeline| Seat {
-                pipeline: Some(Box::new(pipeline)),
-                shares: VecDeque::new(),
+            .map(|mut pipeline| {
+                pipeline.bypass_at(bypass.clone());
+                Seat {
+                    pipeline: Some(Box::new(pipeline)),
+                    shares: VecDeque::new(),
+                }
             });
         WorkerPool {
             state: Mutex::new(State {
@@ -307,7 +312,7 @@ mod tests {
         let config = SensorConfig::default();
         let mut book = empty_book(&config, Dialect::default(), &[]).expect("no file");
         let (engine, _) = Engine::new(&config, &mut book, matcher::Engine::default());
-        WorkerPool::new(&config, &Arc::new(engine), enough, most)
+        WorkerPool::new(&config, &Arc::new(engine), None, enough, most)
     }
 
     /// How many batches a reader was admitted that never handed one out, when so many were written.

@@ -85,6 +85,19 @@ pub(crate) enum CaptureName {
     Libpcap,
 }
 
+/// Where the kernel keeps packets of bypassed flows away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BypassName {
+    /// At the socket, if the kernel permits it
+    Auto,
+    /// At the socket; the host's traffic is not affected
+    Socket,
+    /// XDP drops them, before the stack: for interfaces that carry a copy of traffic only
+    Xdp,
+    /// Nowhere: the sensor reads and counts them
+    None,
+}
+
 /// Checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChecksumsName {
@@ -145,6 +158,9 @@ pub(crate) struct SensorRunArgs {
     /// Share the interfaces with the other sensors that say the same number: each pair of addresses is read by one of them
     #[arg(long, value_name = "NUMBER", conflicts_with = "read")]
     pub(crate) cluster: Option<u16>,
+    /// Where the kernel keeps packets of bypassed flows away from the sensor (xdp: drops them, for interfaces that carry a copy of traffic)
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "auto", conflicts_with_all = ["read", "inline"])]
+    pub(crate) bypass: BypassName,
     /// Stand between two interfaces (IF1:IF2): frames pass from one to the other unless a rule drops or rejects them. Also: af-packet in the configuration, with copy-mode: ips and copy-iface
     #[arg(
         long,

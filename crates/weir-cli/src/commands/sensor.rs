@@ -26,14 +26,14 @@ use weir_sensor::settings::Settings;
 use weir_sensor::source::Libpcap;
 use weir_sensor::source::filter::Filter;
 use weir_sensor::source::{
-    FileOptions, Files, Inline, InlineOptions, Interfaces, LiveOptions, Notice, Source,
+    BypassMode, FileOptions, Files, Inline, InlineOptions, Interfaces, LiveOptions, Notice, Source,
     SourceError, detach,
 };
 use weir_sensor::worker::Engine;
 
 use crate::args::sensor::{
-    CaptureName, ChecksumsName, DialectName, MatcherName, RulesCommand, SensorArgs, SensorCommand,
-    SensorRunArgs, SettingsArgs,
+    BypassName, CaptureName, ChecksumsName, DialectName, MatcherName, RulesCommand, SensorArgs,
+    SensorCommand, SensorRunArgs, SettingsArgs,
 };
 use crate::failure::Failure;
 use crate::output;
@@ -222,7 +222,8 @@ fn sense_with(
     };
     writable(&args.log)?;
     // Before the first thread, and before rules are read.
-    if let Some(warning) = confine::confine(args, &config)? {
+    let keeps_away = source.as_ref().is_some_and(|s| s.bypass().is_some());
+    if let Some(warning) = confine::confine(args, &config, keeps_away)? {
         output::complain(warning);
         journal.say(Level::Warning, "sensor", warning);
     }
@@ -298,6 +299,9 @@ fn sense_with(
         Say::Interface(Notice::Down { why, .. }) => {
             output::complain(&format!("{why}; waiting for it"));
         }
+        Say::Interface(Notice::NoBypass { why }) => output::complain(&format!(
+            "flows that are let go are read, as the kernel cannot keep their packets away: {why}"
+        )),
         Say::Interface(Notice::Gap(gap)) => output::complain(&format!(
             "{}: {} {} s",
             gap.interface,
@@ -563,7 +567,7 @@ fn source(args: &SensorRunArgs, config: &SensorConfig) -> Result<Box<dyn Source>
     }
     let interfaces = &config.logs.options.interfaces;
     if !interfaces.is_empty() {
-        return listen(interfaces, args).map_err(|e| match e {
+        return listen(interfaces, args, config).map_err(|e| match e {
             SourceError::Interface { .. } => Failure::failed(e),
             SourceError::Open { .. } | SourceError::NoFiles { .. } => Failure::usage(e),
         });
@@ -577,16 +581,35 @@ fn source(args: &SensorRunArgs, config: &SensorConfig) -> Result<Box<dyn Source>
     ))
 }
 
-fn listen(interfaces: &[String], args: &SensorRunArgs) -> Result<Box<dyn Source>, SourceError> {
+fn listen(
+    interfaces: &[String],
+    args: &SensorRunArgs,
+    config: &SensorConfig,
+) -> Result<Box<dyn Source>, SourceError> {
     let options = LiveOptions {
         cluster: args.cluster,
         reopens: !args.confine,
+        bypass: match args.bypass {
+            BypassName::Auto => BypassMode::Auto,
+            BypassName::Socket => BypassMode::Socket,
+            BypassName::Xdp => BypassMode::Xdp,
+            BypassName::None => BypassMode::None,
+        },
+        vlans: config.flow.vlans,
         ..LiveOptions::default()
     };
     if args.cluster.is_some() && args.capture != CaptureName::AfPacket {
         return Err(SourceError::Interface {
             interface: interfaces.join(", "),
             message: "--cluster needs --capture af-packet".to_owned(),
+        });
+    }
+    if matches!(args.bypass, BypassName::Socket | BypassName::Xdp)
+        && args.capture != CaptureName::AfPacket
+    {
+        return Err(SourceError::Interface {
+            interface: interfaces.join(", "),
+            message: "--bypass socket and --bypass xdp need --capture af-packet".to_owned(),
         });
     }
     match args.capture {

@@ -68,6 +68,8 @@ pub(super) struct Compiled {
     pub(super) tests: Box<[BitTest]>,
     pub(super) actions: Box<[BitAction]>,
     pub(super) silent: bool,
+    /// Nothing more of its flow is looked at.
+    pub(super) bypass: bool,
     pub(super) pass: bool,
     /// Nothing is said of its matches.
     pub(super) untold: bool,
@@ -414,6 +416,7 @@ fn compile(
         tests: Box::default(),
         actions: Box::default(),
         silent: rule.silent,
+        bypass: rule.bypass,
         pass: rule.action == Action::Pass,
         untold: !rule.is_told(),
         scope: rule.scope,

@@ -144,6 +144,8 @@ impl Said {
 pub struct FlowState {
     /// A `pass` rule took the flow out of inspection.
     pub(crate) passed: bool,
+    /// A rule with `bypass` let the flow go.
+    pub(crate) bypassed: bool,
     /// Whether rules that are only about addresses were decided, by direction.
     pub(crate) addresses_done: [bool; 2],
     /// The application's protocol for which rules that are only about it were decided, by direction: a flow may change its own.
@@ -177,6 +179,11 @@ impl FlowState {
     /// Whether a `pass` rule took the flow out of inspection: nothing of it need be given to detection any more.
     pub fn is_passed(&self) -> bool {
         self.passed
+    }
+
+    /// Whether a rule let the flow go: nothing more of it is looked at.
+    pub(crate) fn is_bypassed(&self) -> bool {
+        self.bypassed
     }
 
     /// Bytes it holds outside of itself.

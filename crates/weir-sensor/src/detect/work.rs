@@ -342,6 +342,7 @@ impl Work {
             for action in &rule.actions {
                 action.act(state, rules.flow_bits, found.transaction);
             }
+            state.bypassed |= rule.bypass;
             if rule.captures && !self.scratch.captured.is_empty() {
                 let captured = std::mem::take(&mut self.scratch.captured);
                 let said = state.said.get_or_insert_default();

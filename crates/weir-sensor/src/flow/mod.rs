@@ -6,6 +6,7 @@
 mod key;
 mod table;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 pub use table::FlowRef;
@@ -116,6 +117,8 @@ pub struct Info {
     pub state: State,
     /// Events of its streams until now.
     pub events: Events,
+    /// Directions that ended while its stream was not followed.
+    ended: [bool; 2],
 }
 
 impl Info {
@@ -143,7 +146,17 @@ impl Info {
             midstream: false,
             state: State::New,
             events: Events::default(),
+            ended: [false; 2],
         }
+    }
+}
+
+impl Info {
+    /// A packet of a session that is not followed came. Whether the session is over by it, for the first time: it was reset, or both ends have closed it.
+    fn ends_by(&mut self, flags: u8, direction: Direction) -> bool {
+        self.ended[direction.index()] |= flags & flag::FIN != 0;
+        let is_over = self.ended == [true; 2] || flags & flag::RST != 0;
+        is_over && std::mem::replace(&mut self.state, State::Closed) != State::Closed
     }
 }
 
@@ -171,6 +184,19 @@ pub trait Sink<X> {
 
     /// The flow is over; all it held was handed on before. Its counters are final.
     fn finished(&mut self, flow: &mut Flow<X>, reason: Reason);
+
+    /// When a packet of a flow was kept away last, nanoseconds since 1970, if its packets are.
+    fn kept_away(&self, _extra: &X) -> Option<u64> {
+        None
+    }
+
+    /// Packets that are kept away come again: what was is added to the flow.
+    fn come_again(&mut self, _flow: &mut Info, _extra: &mut X) {}
+
+    /// Whether the flow is let go: its packets pass, and nothing more of it is looked at.
+    fn is_let_go(&self, _extra: &X) -> bool {
+        false
+    }
 
     /// Whether nothing more of the flow is looked at: its packets are counted, and its streams are not followed.
     fn is_left(&self, _extra: &X) -> bool {
@@ -334,6 +360,8 @@ pub struct Tracker<X> {
     now: u64,
     /// The second in which flows were swept last.
     swept: u64,
+    /// Flows of which packets are kept away.
+    kept_away: BTreeSet<FlowRef>,
 }
 
 impl<X: Default> Tracker<X> {
@@ -346,6 +374,7 @@ impl<X: Default> Tracker<X> {
             counts: Counts::default(),
             now: 0,
             swept: 0,
+            kept_away: BTreeSet::new(),
         }
     }
 
@@ -400,6 +429,11 @@ impl<X: Default> Tracker<X> {
         self.table.recent(self.now.saturating_sub(seconds * SECOND))
     }
 
+    /// From here on packets of a flow are kept away: the sink knows when the last of them came.
+    pub(crate) fn keeps_away(&mut self, at: FlowRef) {
+        self.kept_away.insert(at);
+    }
+
     /// Finds or makes the flow of a packet, and lets its stream take it. `None`: the packet belongs to no flow.
     pub fn packet(&mut self, packet: &Packet<'_>, sink: &mut impl Sink<X>) -> Option<Tracked> {
         self.advance(packet.time, sink);
@@ -423,6 +457,13 @@ impl<X: Default> Tracker<X> {
         let before = info.state;
         let mut events = Events::default();
         match (packet.tcp(), &mut flow.tcp) {
+            (Some(tcp), Some(_)) if sink.is_let_go(&flow.extra) => {
+                if packet.quoted.is_none() && flow.info.ends_by(tcp.flags, direction) {
+                    // What comes now is an answer, or begins another session.
+                    self.kept_away.remove(&at);
+                    sink.come_again(&mut flow.info, &mut flow.extra);
+                }
+            }
             _ if sink.is_left(&flow.extra) => {}
             (Some(tcp), Some(_)) if packet.quoted.is_none() => {
                 if self.streams.is_short_of(packet.payload().len()) {
@@ -490,8 +531,22 @@ impl<X: Default> Tracker<X> {
         let second = self.now / SECOND;
         if second != self.swept {
             self.swept = second;
+            self.hear_of_kept_away(sink);
             while let Some(at) = self.table.expired(self.now) {
                 self.end(at, Reason::Timeout, sink);
+            }
+        }
+    }
+
+    /// Packets that are kept away are a flow's all the same: it is not quiet.
+    fn hear_of_kept_away(&mut self, sink: &impl Sink<X>) {
+        for at in self.kept_away.iter().copied() {
+            let flow = self.table.flow_mut(at);
+            let last = sink.kept_away(&flow.extra).unwrap_or(0).min(self.now);
+            if last > flow.info.last {
+                flow.info.last = last;
+                let timeout = timeout(&self.config, &flow.info);
+                self.table.touch(at, last, timeout);
             }
         }
     }
@@ -548,7 +603,7 @@ impl<X: Default> Tracker<X> {
                 } else if follows && !packet.bad_checksum {
                     again = self.part(at);
                     Reason::Reuse
-                } else if reuses {
+                } else if reuses || self.begins_again(at, packet, sink) {
                     Reason::Reuse
                 } else {
                     return Some((at, way, false));
@@ -675,21 +730,17 @@ impl<X: Default> Tracker<X> {
         Some(again)
     }
 
-    /// Nanoseconds that a flow lives without a packet.
+    /// Whether a packet begins a session between the ports of one that was let go and is over.
+    fn begins_again(&self, at: FlowRef, packet: &Packet<'_>, sink: &impl Sink<X>) -> bool {
+        let flow = self.table.flow(at);
+        let opens = |tcp: &crate::packet::Tcp| tcp.flags & (flag::SYN | flag::ACK) == flag::SYN;
+        flow.info.state == State::Closed
+            && packet.tcp().is_some_and(opens)
+            && sink.is_let_go(&flow.extra)
+    }
+
     fn timeout(&self, at: FlowRef) -> u64 {
-        let info = &self.table.flow(at).info;
-        let timeouts = match info.protocol {
-            6 => self.config.tcp,
-            17 => self.config.udp,
-            1 | 58 => self.config.icmp,
-            _ => self.config.other,
-        };
-        let seconds = match info.state {
-            State::New => timeouts.new,
-            State::Established => timeouts.established,
-            State::Closed => timeouts.closed,
-        };
-        u64::from(seconds) * SECOND
+        timeout(&self.config, &self.table.flow(at).info)
     }
 
     /// Whether a flow's time was over when a packet came: the same answer whatever other packets moved the clock. A packet from long before is of another capture.
@@ -698,6 +749,7 @@ impl<X: Default> Tracker<X> {
     }
 
     fn end(&mut self, at: FlowRef, reason: Reason, sink: &mut impl Sink<X>) {
+        self.kept_away.remove(&at);
         let mut flow = self.table.remove(at);
         let Flow { info, tcp, extra } = &mut *flow;
         if let Some(session) = tcp {
@@ -743,6 +795,22 @@ impl<X: Default> Tracker<X> {
             }
         }
     }
+}
+
+/// Nanoseconds that a flow lives without a packet.
+fn timeout(config: &FlowConfig, info: &Info) -> u64 {
+    let timeouts = match info.protocol {
+        6 => config.tcp,
+        17 => config.udp,
+        1 | 58 => config.icmp,
+        _ => config.other,
+    };
+    let seconds = match info.state {
+        State::New => timeouts.new,
+        State::Established => timeouts.established,
+        State::Closed => timeouts.closed,
+    };
+    u64::from(seconds) * SECOND
 }
 
 fn direction(swapped: bool, client_swapped: bool) -> Direction {

@@ -10,7 +10,7 @@ use super::{Flow, SECOND};
 const NONE: u32 = u32::MAX;
 
 /// A flow of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowRef(u32);
 
 /// What look-ups and lists touch, apart from the flow itself.

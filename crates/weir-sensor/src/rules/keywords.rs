@@ -106,6 +106,7 @@ words! {
     Hostbits: "hostbits" [] Suricata, "bits of addresses (300 s)" => Model "hostbits";
     Flowint: "flowint" [] Suricata, "counters of flows" => Model "flowint";
     NoAlert: "noalert" [] Suricata, "no alert when it matches";
+    Bypass: "bypass" [] Suricata, "the rest of the flow passes uninspected, and is kept away from the sensor where that can be";
     Threshold: "threshold" [] Suricata, "`limit`, `threshold`, `both`, `backoff`";
     DetectionFilter: "detection_filter" [] Both, "alerts after a count in a period";
     Tag: "tag" [] Both, "packets after the alert that are logged, if `tagged-packets` asks for it: of a `session` or a `host`, so many `packets`, `bytes` or `seconds` (256 packets), `src` or `dst` (`dst`); in Snort 3 `session`, `host_src` or `host_dst`, with the number behind its unit";
@@ -243,7 +244,6 @@ pub const SNORT_BUFFERS: &[(&str, Buffer)] = &[
 /// Keywords that decide nothing about a match here: the rule is loaded, and a note says what is not done.
 pub const NOTED: &[(&str, &str)] = &[
     ("logto", "alerts go to the configured outputs"),
-    ("bypass", "flows are not bypassed"),
     ("prefilter", "the prefilter is chosen by the sensor"),
 ];
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use weir_packet::pcap::CaptureError;
 
-use crate::source::Source;
+use crate::source::{Bypass, Source};
 use crate::worker::{Engine, Pipeline, Report};
 use crate::worker_pool::{Done, WorkerPool};
 pub use ledger::Ledger;
@@ -83,6 +83,11 @@ pub fn run(
     Ok(summary)
 }
 
+/// What keeps packets of flows away. With a filter nothing does: who keeps packets away does not ask it about each.
+fn bypass_of(setup: &Setup<'_>, source: &dyn Source) -> Option<Arc<dyn Bypass>> {
+    source.bypass().filter(|_| setup.filter.is_none())
+}
+
 fn alone(
     setup: Setup<'_>,
     source: &mut dyn Source,
@@ -90,6 +95,7 @@ fn alone(
     writer: &mut Writer,
 ) -> Result<(), RunError> {
     let mut pipeline = Pipeline::of_all(setup.config, &setup.engine);
+    pipeline.bypass_at(bypass_of(&setup, source));
     let mut loans = Loans::new(setup.config, UNDER_WAY as u64);
     let mut reader = Reader::new(setup, source, controls);
     let mut report = Report::default();
@@ -122,7 +128,8 @@ fn spread(
     } else {
         (EACH * workers).min(UNDER_WAY)
     };
-    let pool = WorkerPool::new(setup.config, &setup.engine, enough, UNDER_WAY);
+    let bypass = bypass_of(&setup, source);
+    let pool = WorkerPool::new(setup.config, &setup.engine, bypass, enough, UNDER_WAY);
     let buffers = BatchBuffers::new(Loans::new(setup.config, UNDER_WAY as u64));
     std::thread::scope(|scope| {
         let (done_to, done) = mpsc::channel::<Done>();

@@ -348,6 +348,10 @@ impl<'a> Writer<'a> {
             (source.kernel_packets).unwrap_or(source.frames + source.kernel_drops),
         );
         counters.insert("capture.removed".to_owned(), source.removed);
+        counters.insert("capture.bypassed".to_owned(), source.bypass.packets);
+        counters.insert("capture.bypassed_bytes".to_owned(), source.bypass.bytes);
+        counters.insert("capture.bypassed_late".to_owned(), source.bypass.late);
+        counters.insert("capture.bypass_refused".to_owned(), source.bypass.refused);
         counters.insert("capture.kernel_drops".to_owned(), source.kernel_drops);
         counters.insert("capture.cut_frames".to_owned(), source.cut);
         counters.insert("detect.alert".to_owned(), self.summary.alerts);

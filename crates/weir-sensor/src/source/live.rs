@@ -2,15 +2,34 @@
 //!
 //! A link that goes away is waited for: the socket of one that was taken down goes on by itself when it is up again, one that was removed is opened anew. Each such time is told once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
-use weir_xsk::{Checksum, PacketConfig, PacketPort, Port, XskError};
+use weir_xsk::{BypassFlow, Checksum, PacketConfig, PacketPort, Port, XskError, monotonic_ns};
 
 use super::batch::Batch;
-use super::{Filled, Gap, Notice, Source, SourceCounts, SourceError};
+use super::{
+    Bypass, BypassCounts, Filled, Gap, KeptAway, Notice, Source, SourceCounts, SourceError,
+};
 use crate::decode::Sums;
+use crate::flow::Info;
+
+/// Where packets of flows that are let go are kept away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BypassMode {
+    /// Nowhere: they are read.
+    None,
+    /// At the socket, if the kernel lets this process; else they are read, which is said.
+    #[default]
+    Auto,
+    /// At the socket.
+    Socket,
+    /// In XDP, where they are dropped; what leaves by the interface at the socket.
+    Xdp,
+}
 
 /// How interfaces are listened to.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +42,12 @@ pub struct LiveOptions {
     pub cluster: Option<u16>,
     /// An interface that was removed is opened anew when it is there again; else the source ends with an error, as no socket can be opened.
     pub reopens: bool,
+    /// Where packets of flows that are let go are kept away.
+    pub bypass: BypassMode,
+    /// Flows of which they are, at the same time.
+    pub bypass_flows: u32,
+    /// Whether flows of different VLANs are different.
+    pub vlans: bool,
 }
 
 impl Default for LiveOptions {
@@ -32,6 +57,9 @@ impl Default for LiveOptions {
             wait: Duration::from_millis(100),
             cluster: None,
             reopens: true,
+            bypass: BypassMode::Auto,
+            bypass_flows: 32_768,
+            vlans: true,
         }
     }
 }
@@ -57,6 +85,17 @@ pub struct Interfaces {
     notices: Vec<Notice>,
     /// Since when nothing more is received.
     closed: Option<Instant>,
+    bypass: Option<Arc<KernelBypass>>,
+}
+
+/// The kernel's part of flows that are let go.
+#[derive(Debug)]
+struct KernelBypass {
+    kernel: weir_xsk::Bypass,
+    /// Tags tell flows apart.
+    vlans: bool,
+    /// Flows that the kernel refused.
+    refused: AtomicU64,
 }
 
 /// One of them.
@@ -73,6 +112,8 @@ struct Listener {
     away: Option<(u64, String)>,
     /// When the link was looked at last, or packets came.
     looked: Instant,
+    /// The socket has the filter.
+    filtered: bool,
 }
 
 impl Interfaces {
@@ -99,6 +140,7 @@ impl Interfaces {
                 before: [0; 3],
                 away: None,
                 looked: Instant::now(),
+                filtered: false,
             })
         };
         let ports = names.iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -108,12 +150,62 @@ impl Interfaces {
             counts: SourceCounts::default(),
             notices: Vec::new(),
             closed: None,
+            bypass: None,
         };
+        match all.load_bypass(names) {
+            Ok(bypass) => all.bypass = bypass.map(Arc::new),
+            Err(e) if options.bypass == BypassMode::Auto => {
+                all.notices.push(Notice::NoBypass { why: e.to_string() })
+            }
+            Err(e) => {
+                return Err(SourceError::Interface {
+                    interface: names.join(", "),
+                    message: e.to_string(),
+                });
+            }
+        }
         // One that is down now is waited for, and that is said.
         for at in 0..all.ports.len() {
             all.look(at);
         }
         Ok(all)
+    }
+
+    fn load_bypass(&self, names: &[String]) -> Result<Option<KernelBypass>, XskError> {
+        let options = self.options;
+        if options.bypass == BypassMode::None {
+            return Ok(None);
+        }
+        let mut kernel = weir_xsk::Bypass::load(options.bypass_flows, options.vlans)?;
+        if options.bypass == BypassMode::Xdp {
+            kernel.drop_on(names, options.vlans)?;
+        }
+        Ok(Some(KernelBypass {
+            kernel,
+            vlans: options.vlans,
+            refused: AtomicU64::new(0),
+        }))
+    }
+
+    /// Gives sockets their filter once there is a flow for it.
+    fn filter(&mut self) -> Result<(), SourceError> {
+        let Some(bypass) = self.bypass.as_ref().filter(|b| b.kernel.is_wanted()) else {
+            return Ok(());
+        };
+        // A socket that is closed has stopped receiving in its own way.
+        if self.closed.is_some() {
+            return Ok(());
+        }
+        for listener in self.ports.iter_mut().filter(|l| !l.filtered) {
+            if let Some(port) = &listener.port {
+                (bypass.kernel.attach(port)).map_err(|e| SourceError::Interface {
+                    interface: listener.name.clone(),
+                    message: e.to_string(),
+                })?;
+                listener.filtered = true;
+            }
+        }
+        Ok(())
     }
 
     /// Takes what is there.
@@ -221,6 +313,7 @@ impl Interfaces {
             None => listen(&listener.name, options).and_then(|port| {
                 let state = port.check_link();
                 listener.port = Some(port);
+                listener.filtered = false;
                 state
             }),
         };
@@ -291,6 +384,7 @@ fn now() -> u64 {
 
 impl Source for Interfaces {
     fn fill(&mut self, batch: &mut Batch) -> Result<Filled, SourceError> {
+        self.filter()?;
         for at in 0..self.ports.len() {
             // One that is busy is there; the others do not wait for it to be quiet.
             if self.ports[at].looked.elapsed() >= LOOK {
@@ -328,9 +422,13 @@ impl Source for Interfaces {
                 *all += before + now;
             }
         }
+        // The kernel counts for a socket what its filter takes.
+        let kept_away =
+            (self.bypass.as_deref()).map_or(BypassCounts::default(), KernelBypass::counts);
         let counts = &mut self.counts;
+        counts.bypass = kept_away;
         let [received, dropped, removed] = all;
-        counts.kernel_packets = Some(received);
+        counts.kernel_packets = Some(received + kept_away.packets);
         (counts.kernel_drops, counts.removed) = (dropped, removed);
         *counts
     }
@@ -349,6 +447,10 @@ impl Source for Interfaces {
     }
 
     fn close(&mut self) -> Result<bool, SourceError> {
+        // First: to stop a socket waits for programs that run, and what is kept away is final then.
+        if let Some(bypass) = &self.bypass {
+            bypass.kernel.take_off();
+        }
         for listener in &mut self.ports {
             let Some(port) = &mut listener.port else {
                 continue;
@@ -367,7 +469,83 @@ impl Source for Interfaces {
         Ok(true)
     }
 
+    fn bypass(&self) -> Option<Arc<dyn Bypass>> {
+        let bypass = self.bypass.clone()?;
+        Some(bypass)
+    }
+
     fn knows_sums(&self) -> bool {
         true
+    }
+}
+
+impl KernelBypass {
+    fn counts(&self) -> BypassCounts {
+        let refused = self.refused.load(Ordering::Relaxed);
+        match self.kernel.total() {
+            Ok(total) => BypassCounts {
+                packets: total.packets,
+                bytes: total.bytes,
+                late: total.late,
+                refused: refused + total.full,
+            },
+            // Its memory is mapped: it can be read.
+            Err(_) => BypassCounts {
+                refused,
+                ..BypassCounts::default()
+            },
+        }
+    }
+
+    fn kept(&self, found: Result<weir_xsk::Bypassed, XskError>) -> KeptAway {
+        let Ok(found) = found else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return KeptAway::default();
+        };
+        // Frames have the system's clock.
+        let ago = monotonic_ns().saturating_sub(found.last_ns);
+        KeptAway {
+            packets: found.packets,
+            bytes: found.bytes,
+            last: match found.last_ns {
+                0 => 0,
+                _ => now().saturating_sub(ago),
+            },
+        }
+    }
+}
+
+impl Bypass for KernelBypass {
+    fn begin(&self, flow: &Info) -> Option<u32> {
+        let ([first, second, _], vlans) = match self.vlans {
+            true => (flow.vlan, flow.vlans),
+            false => ([0; 3], 0),
+        };
+        // Its packets are told apart by less.
+        if usize::from(vlans) > 2 || flow.depth > 0 || !matches!(flow.protocol, 6 | 17) {
+            return None;
+        }
+        let flow = BypassFlow {
+            ends: [flow.client, flow.server],
+            ports: [flow.client_port, flow.server_port],
+            protocol: flow.protocol,
+            vlan: [first, second],
+            vlans,
+        };
+        match self.kernel.begin(flow) {
+            Ok(number) => number,
+            Err(_) => {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    fn look(&self, number: u32) -> KeptAway {
+        self.kept(self.kernel.look(number))
+    }
+
+    fn end(&self, number: u32) -> KeptAway {
+        self.kept(self.kernel.end(number))
     }
 }

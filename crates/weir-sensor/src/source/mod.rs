@@ -1,6 +1,7 @@
 //! Where frames come from: capture files, and interfaces. A source fills batches; it decodes nothing.
 
 mod batch;
+mod bypass;
 mod file;
 pub mod filter;
 mod framer;
@@ -13,8 +14,10 @@ mod link;
 mod live;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use batch::{Batch, CHUNK, Frame};
+pub use bypass::{Bypass, KeptAway};
 pub use file::{FileOptions, Files};
 pub use framer::{Framer, Step};
 #[cfg(feature = "live")]
@@ -22,7 +25,7 @@ pub use inline::{Inline, InlineOptions, detach};
 #[cfg(feature = "libpcap")]
 pub use libpcap::Libpcap;
 #[cfg(feature = "live")]
-pub use live::{Interfaces, LiveOptions};
+pub use live::{BypassMode, Interfaces, LiveOptions};
 use weir_packet::pcap::CaptureError;
 
 /// What a call to [`Source::fill`] found.
@@ -59,6 +62,8 @@ pub struct SourceCounts {
     pub kernel_drops: u64,
     /// Live: frames that were in the ring of an interface when it was removed.
     pub removed: u64,
+    /// Live: what was kept away of flows that are let go.
+    pub bypass: BypassCounts,
     /// Live: times that a link was away.
     pub gaps: u64,
     /// Inline: what became of the frames.
@@ -68,10 +73,24 @@ pub struct SourceCounts {
 impl SourceCounts {
     /// Frames that the kernel had for the sensor and that are neither read nor named as lost: those that wait; 0 of a run that is over.
     pub fn unaccounted(&self) -> i128 {
-        let found = [self.frames, self.kernel_drops, self.removed];
+        let kept_away = self.bypass.packets;
+        let found = [self.frames, self.kernel_drops, self.removed, kept_away];
         let found: i128 = found.into_iter().map(i128::from).sum();
         self.kernel_packets.map_or(0, |all| i128::from(all) - found)
     }
+}
+
+/// What the kernel kept away of flows that are let go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BypassCounts {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Of those: packets that came as their flow ended, and are in no record of it.
+    pub late: u64,
+    /// Flows that were read on, as there was no room, or the kernel refused.
+    pub refused: u64,
 }
 
 /// What became of the frames that two joined interfaces received: each is in one of these.
@@ -176,6 +195,11 @@ pub enum Notice {
     },
     /// It was away for a time, and is back; or the run ends before it is.
     Gap(Gap),
+    /// The kernel keeps no packets away: flows that are let go are read.
+    NoBypass {
+        /// Why.
+        why: String,
+    },
 }
 
 /// A time in which an interface was not listened to.
@@ -273,6 +297,11 @@ pub trait Source: Send {
         _answers: &[Answer],
     ) -> Result<(), SourceError> {
         Ok(())
+    }
+
+    /// What keeps packets of flows away that are let go, if there is something.
+    fn bypass(&self) -> Option<Arc<dyn Bypass>> {
+        None
     }
 
     /// Whether it says of each frame what is known of its checksums.

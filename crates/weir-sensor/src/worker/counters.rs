@@ -178,6 +178,7 @@ impl Pipeline {
     pub(super) fn totals(&self) -> Totals {
         let d = self.decoder.counts();
         let x = self.state.detector.counts();
+        let let_go = &self.state.counts.let_go;
         let mut numbers = vec![
             ("decoder.pkts", d.frames),
             ("decoder.bytes", d.bytes),
@@ -223,8 +224,13 @@ impl Pipeline {
             ("decoder.teredo", d.teredo),
             ("decoder.max_depth", u64::from(d.max_depth)),
             ("app_layer.overflowed", self.state.counts.overflowed),
-            ("flow_bypassed.local_pkts", self.state.counts.let_go[0]),
-            ("flow_bypassed.local_bytes", self.state.counts.let_go[1]),
+            ("flow_bypassed.local_pkts", let_go.local[0]),
+            ("flow_bypassed.local_bytes", let_go.local[1]),
+            ("flow_bypassed.local_capture_pkts", let_go.capture[0]),
+            ("flow_bypassed.local_capture_bytes", let_go.capture[1]),
+            ("flow_bypassed.closed", let_go.closed),
+            ("flow_bypassed.pkts", let_go.kept_away[0]),
+            ("flow_bypassed.bytes", let_go.kept_away[1]),
             ("detect.alert_queue_overflow", self.state.counts.beyond),
             ("detect.packets", x.packets),
             ("detect.stream_pieces", x.pieces),

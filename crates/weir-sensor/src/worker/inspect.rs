@@ -55,7 +55,7 @@ impl PipelineState {
     /// Whether a packet of a flow is inspected.
     pub(super) fn arrive(&mut self, packet: &Packet<'_>, flow: &mut Flow<FlowAnalysis>) -> bool {
         if flow.extra.standing.fate == Fate::Bypassed {
-            self.count_let_go(packet);
+            self.count_let_go(packet, &flow.extra);
         }
         let session = flow.tcp.as_ref();
         let session = session.filter(|_| packet.tcp().is_some() && packet.quoted.is_none());
@@ -68,31 +68,6 @@ impl PipelineState {
         let inspected = self.prevention.arrive(&mut flow.extra.standing, arrival);
         flow.extra.state.passed |= flow.extra.standing.fate == Fate::Passed;
         inspected
-    }
-
-    /// Lets a flow go that was inspected as far as it is to be.
-    pub(super) fn let_go(&mut self, packet: &Packet<'_>, extra: &mut FlowAnalysis) {
-        let (depth, apps) = &self.bypass;
-        let deep = *depth && extra.deep;
-        let encrypted = || {
-            let talk = extra.talk.as_ref();
-            talk.is_some_and(|t| t.is_encrypted() && apps.contains(&t.app()))
-        };
-        if extra.standing.fate != Fate::Inspected || !deep && !encrypted() {
-            return;
-        }
-        extra.standing.fate = Fate::Bypassed;
-        extra.standing.let_go = true;
-        // The depth was reached by the packet before, which this one acknowledges.
-        if deep {
-            self.count_let_go(packet);
-        }
-    }
-
-    pub(super) fn count_let_go(&mut self, packet: &Packet<'_>) {
-        let [packets, bytes] = &mut self.counts.let_go;
-        *packets += 1;
-        *bytes += packet.data.len() as u64;
     }
 
     /// A packet is decided.
@@ -496,6 +471,18 @@ impl flow::Sink<FlowAnalysis> for PipelineState {
         }
     }
 
+    fn kept_away(&self, extra: &FlowAnalysis) -> Option<u64> {
+        self.last_kept_away(extra)
+    }
+
+    fn come_again(&mut self, info: &mut Info, extra: &mut FlowAnalysis) {
+        self.read_again(info, extra);
+    }
+
+    fn is_let_go(&self, extra: &FlowAnalysis) -> bool {
+        extra.standing.fate == Fate::Bypassed
+    }
+
     fn is_left(&self, extra: &FlowAnalysis) -> bool {
         extra.standing.is_left()
     }
@@ -517,6 +504,8 @@ impl flow::Sink<FlowAnalysis> for PipelineState {
     fn finished(&mut self, flow: &mut Flow<FlowAnalysis>, reason: Reason) {
         // Flows that are over at the same packet have nothing to do with each other, nor with it.
         self.detector.turn();
+        self.read_again(&mut flow.info, &mut flow.extra);
+        self.counts.let_go.closed += u64::from(flow.extra.standing.fate == Fate::Bypassed);
         self.counts.ends[flow.info.state as usize] += 1;
         if let Some(session) = &flow.tcp {
             self.counts.tcp_ends[session.state() as usize] += 1;

@@ -108,6 +108,7 @@ fn facts(info: &Info, alerted: bool, talk: Option<&Conversation>) -> FlowFacts {
     FlowFacts {
         action: None,
         exception: None,
+        bypass: None,
         error: None,
         transactions: talk.map(|t| t.transactions.count).filter(|n| *n > 0),
         client: (info.client, info.client_port),
@@ -974,6 +975,10 @@ impl PipelineState {
         facts.action = extra.standing.action().or_else(passed);
         if extra.standing.fate == Fate::Bypassed {
             facts.state = "bypassed";
+            facts.bypass = Some(match extra.kept_away {
+                true => "capture",
+                false => "local",
+            });
         }
         let app = names(extra.talk.as_ref());
         if self.logs.kinds.netflow {

@@ -8,6 +8,7 @@
 //! of the flows of most others.
 
 mod answer;
+mod bypass;
 mod chosen;
 mod counters;
 mod engine;
@@ -41,10 +42,10 @@ use crate::output::eve::{self, Origin, Tunnel};
 use crate::packet::{Direction, Packet};
 use crate::rules::Expressions;
 use crate::run::{Amounts, Ledger, Tick, Work};
-use crate::source::{Answer, Frame};
+use crate::source::{Answer, Bypass, Frame};
 pub use engine::{Engine, Uncompiled};
 pub(crate) use log::{packet_head, packet_link};
-use prevention::{Prevention, Standing};
+use prevention::{Asked, LetGo, Prevention, Standing};
 pub(crate) use report::{Line, Report};
 use window::Window;
 
@@ -85,6 +86,9 @@ struct FlowAnalysis {
     failed: bool,
     /// What was decided of all its packets.
     standing: Standing,
+    /// If they are let go: what the source was asked, and whether it kept some away.
+    asked: Asked,
+    kept_away: bool,
     /// From which transaction on files of each direction are written out.
     stores: [Option<u64>; 2],
     /// The last transaction that is over, if scripts may ask about it.
@@ -123,6 +127,8 @@ struct PipelineState {
     prevention: Prevention,
     /// Flows are let go when a stream has reached its depth; and applications whose flows are once both ends encrypt.
     bypass: (bool, Vec<App>),
+    /// What keeps their packets away.
+    source: Option<Arc<dyn Bypass>>,
     /// Streams are looked at with each packet, as packets may be dropped; and sessions of which one end is seen are followed.
     inline: bool,
     one_sided: bool,
@@ -175,8 +181,8 @@ struct AppCounts {
     gaps: u64,
     /// Alerts beyond those that one packet may give.
     beyond: u64,
-    /// Packets of flows that were let go, and their bytes.
-    let_go: [u64; 2],
+    /// Packets of flows that were let go.
+    let_go: LetGo,
     /// Flows that are over, by their last state.
     ends: [u64; 3],
     /// Those with a TCP session, by its last state.
@@ -301,6 +307,7 @@ impl Pipeline {
                 alerts: config.alerts,
                 prevention: Prevention::new(config),
                 bypass: (config.stream.bypass, config.app.bypass.clone()),
+                source: None,
                 inline: config.stream.inline,
                 one_sided: config.stream.one_sided,
                 guesses: config.guesses,
@@ -317,6 +324,11 @@ impl Pipeline {
             clock: 0,
             left_out: false,
         }
+    }
+
+    /// From here on packets of flows that are let go may be kept away.
+    pub(crate) fn bypass_at(&mut self, source: Option<Arc<dyn Bypass>>) {
+        self.state.source = source;
     }
 
     /// Works on all frames of a batch, with the engine of the batch.
@@ -603,8 +615,12 @@ impl Pipeline {
             state.inspect(packet, &tracked, flow);
             state.let_go(packet, &mut flow.extra);
         }
+        let kept_away = state.keep_away(packet, flow);
         state.depart(packet, Some((flow, tracked.direction)));
         state.recount(&mut flow.extra);
+        if kept_away {
+            slice.tracker.keeps_away(tracked.flow);
+        }
         slice.memory_peak = slice.memory_peak.max(state.memory[state.slice]);
         // The flows that have been quiet for longest go first.
         while state.memory[state.slice] > slice.memory_cap && slice.tracker.evict(state) {

@@ -126,6 +126,31 @@ impl Standing {
     }
 }
 
+/// Packets and bytes of flows that were let go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LetGo {
+    /// Read, of flows that the source does not keep away.
+    pub(super) local: [u64; 2],
+    /// Read, of flows that it does: they were on their way, or begin or end their session.
+    pub(super) capture: [u64; 2],
+    /// Kept away by it, of flows that are over.
+    pub(super) kept_away: [u64; 2],
+    /// Flows that were let go and are over.
+    pub(super) closed: u64,
+}
+
+/// What the source was asked about a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Nothing.
+    #[default]
+    Not,
+    /// It keeps its packets away, under this number.
+    KeepsAway(u32),
+    /// It does not, or no longer.
+    Reads,
+}
+
 /// What the firewall decided of all later packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Walled {

@@ -374,7 +374,7 @@ fn what_decides_nothing_is_noted() {
         classes: read_classes("c", b"config classification: known,Known thing,2\n").0,
         ..LoadSettings::default()
     };
-    let text = "alert http any any -> any any (filestore; classtype:unknown; sid:1;)\nalert tcp any any -> any any (bypass; classtype:known; sid:2;)";
+    let text = "alert http any any -> any any (filestore; classtype:unknown; sid:1;)\nalert tcp any any -> any any (logto:\"x\"; classtype:known; sid:2;)";
     let loaded = loaded_with(&settings, text);
     assert_eq!(loaded.refused, []);
     let notes: Vec<_> = loaded
@@ -390,7 +390,7 @@ fn what_decides_nothing_is_noted() {
                 "`filestore`: files are not stored, the output `file-store` is not enabled",
             ),
             (1, "the class `unknown` is not defined: priority 3"),
-            (2, "`bypass`: flows are not bypassed"),
+            (2, "`logto`: alerts go to the configured outputs"),
         ]
     );
     assert_eq!(

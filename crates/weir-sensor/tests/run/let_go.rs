@@ -59,3 +59,27 @@ fn behind_its_depth_a_flow_is_let_go() {
     }
     assert!(texts.iter().all(|text| *text == texts[0]));
 }
+
+#[test]
+fn a_rule_lets_a_flow_go() {
+    let rules = RULES.replace("sid:1;", "bypass; sid:1;");
+    assert_ne!(rules, RULES);
+    let mut texts = Vec::new();
+    for workers in [1, 2, 4] {
+        let left = run(How::rules(&rules).workers(workers));
+        assert_eq!(left.sids(), [1]);
+        let flow = &left.of("flow")[0]["flow"];
+        assert_eq!(
+            (&flow["state"], &flow["bypass"]),
+            (&"bypassed".into(), &"local".into())
+        );
+        // Its packets are counted all the same.
+        let counted = ["pkts_toserver", "pkts_toclient"].map(|name| flow[name].as_u64());
+        let counted: u64 = counted.into_iter().flatten().sum();
+        assert_eq!(counted, tape().frames.len() as u64);
+        assert!(count(&left, "flow_bypassed.local_pkts") > 0);
+        assert_eq!(count(&left, "flow_bypassed.closed"), 1);
+        texts.push(left.text);
+    }
+    assert!(texts.iter().all(|text| *text == texts[0]));
+}

@@ -57,11 +57,17 @@ pub(super) fn check(args: &SensorRunArgs, config: &SensorConfig) -> Result<(), F
 pub(super) fn confine(
     args: &SensorRunArgs,
     config: &SensorConfig,
+    keeps_away: bool,
 ) -> Result<Option<&'static str>, Failure> {
     if !args.confine {
         return Ok(None);
     }
-    let files = enter(&folders(args, config)).map_err(Failure::failed)?;
+    let confinement = Confinement {
+        // Of flows whose packets the kernel keeps away.
+        map_elements: keeps_away,
+        ..folders(args, config)
+    };
+    let files = enter(&confinement).map_err(Failure::failed)?;
     Ok(match files {
         FileAccess::Enforced => None,
         FileAccess::Partly => Some(

@@ -402,6 +402,10 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
             "read": source.frames,
             "ring_full": source.kernel_drops,
             "removed": source.removed,
+            "bypassed": source.bypass.packets,
+            "bypassed_bytes": source.bypass.bytes,
+            "bypassed_late": source.bypass.late,
+            "bypass_refused": source.bypass.refused,
             "unaccounted": source.unaccounted() as i64,
         })
     });

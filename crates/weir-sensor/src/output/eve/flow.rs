@@ -29,6 +29,8 @@ pub struct FlowFacts {
     pub action: Option<&'static str>,
     /// The exception policy that was applied because its beginning was not seen.
     pub exception: Option<&'static str>,
+    /// Where its packets were let by, if they were: `local`, `capture`.
+    pub bypass: Option<&'static str>,
     /// And the one that was because its parser gave up.
     pub error: Option<&'static str>,
     /// Whether it is a TCP session whose beginning was not seen.
@@ -74,6 +76,9 @@ pub fn flow(
     f.time("end", facts.end);
     f.number("age", age(facts));
     f.string("state", facts.state);
+    if let Some(place) = facts.bypass {
+        f.string("bypass", place);
+    }
     f.string("reason", reason);
     f.boolean("alerted", facts.alerted);
     if let Some(action) = facts.action {

@@ -33,6 +33,7 @@ const OWN: &[&str] = &[
     "app_layer.flow.unknown",
     "app_layer.memuse",
     "app_layer.overflowed",
+    "capture.bypass",
     "capture.cut_frames",
     "capture.link_",
     "capture.removed",

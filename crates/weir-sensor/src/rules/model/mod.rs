@@ -65,6 +65,8 @@ pub struct Rule {
     pub detection_filter: Option<Threshold>,
     /// `noalert` or `flowbits:noalert`.
     pub silent: bool,
+    /// `bypass`: nothing more of its flow is looked at.
+    pub bypass: bool,
     /// `drop:flow`, `pass:packet`: what its action is done to, if the rule says so.
     pub scope: Option<Scope>,
     /// What it says as a rule of the firewall: it is of no other use.
@@ -175,6 +177,7 @@ impl Rule {
             threshold: None,
             detection_filter: None,
             silent: false,
+            bypass: false,
             scope: None,
             firewall: None,
             alerts: false,

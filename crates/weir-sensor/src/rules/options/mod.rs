@@ -141,6 +141,10 @@ pub(super) fn option<'a>(
             opt.bare()?;
             draft.rule.silent = true;
         }
+        Word::Bypass => {
+            opt.bare()?;
+            draft.rule.bypass = true;
+        }
         Word::Threshold => {
             draft.rule.threshold = Some(files::threshold(opt.need()?, None)?);
             if draft.rule.detection_filter.is_some() {
