@@ -38,6 +38,7 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "classify.h"
 #include "flow.h"
 #include "meter.h"
+#include "count.h"
 #include "marks.h"
 #include "vlan.h"
 #include "rewrite.h"

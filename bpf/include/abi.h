@@ -170,6 +170,7 @@ struct weir_dim {
 #define WEIR_RULE_ANSWER	(1 << 11)	/* with WEIR_RULE_RATE: always drops, and answers as drop_param says: WEIR_ANSWER_* */
 #define WEIR_RULE_QUOTA		(1 << 12)	/* with WEIR_RULE_RATE: the word counts bytes, and drop_param is how many pass */
 #define WEIR_RULE_TTL		(1 << 13)	/* decrements the TTL or hop limit */
+#define WEIR_RULE_COUNT		(1 << 14)	/* with WEIR_RULE_HIT: limits connections at a time, as WEIR_COUNT_* say */
 #define WEIR_RULE_METER		(1 << 15)	/* with WEIR_RULE_RATE: counts addresses apart, as WEIR_METER_* in timeout_ns say */
 #define WEIR_RULE_REQUIRES	16	/* from this bit on: header classes */
 
@@ -863,5 +864,6 @@ struct weir_filter_blocks {
 #define WEIR_F_SETS		(1 << 21)	/* packets fill sets, or are looked up in them */
 #define WEIR_F_LOG_LIMIT	(1 << 22)	/* log lines have limits */
 #define WEIR_F_QUOTA		(1 << 23)	/* bytes of rules are limited */
+#define WEIR_F_COUNT		(1 << 24)	/* connections at a time are limited */
 
 #endif

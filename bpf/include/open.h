@@ -429,6 +429,20 @@ static __noinline int room_in_bucket(struct walk *w)
 	return s->room;
 }
 
+/* Whether a limit of connections keeps the packet from opening one. Nothing is limited for what accepts it, or for what a helper expects. */
+static __always_inline int is_refused(struct scratch *s)
+{
+	int said;
+
+	if (s->accept || s->want.what == WEIR_TUPLE_EXPECTED)
+		return 0;
+	said = count_hits(s->level, COUNT_ASKS);
+	if (said == COUNT_BELOW)
+		return 0;
+	s->open_reason = said == COUNT_FULL ? WEIR_R_limit_full : WEIR_R_rule_drop;
+	return 1;
+}
+
 /* Where the new connection goes: `room` and the life it has there now. */
 __noinline int find_room(__u32 level)
 {
@@ -438,6 +452,8 @@ __noinline int find_room(__u32 level)
 	if (!s)
 		return 0;
 	s->displaced = 0;
+	if (weir_features & WEIR_F_COUNT && is_refused(s))
+		return 0;
 	if (s->stale) {
 		s->room = s->stale;
 		s->room_life = s->stale_life;
@@ -548,8 +564,12 @@ static long try_open(__u32 i, void *arg)
 	tag = s->tag;
 	s->self = 0;
 	if (search(s)) {
-		if (weir_features & WEIR_F_MAPPING && s->stage != OPEN_FLOW)
+		if (weir_features & WEIR_F_MAPPING && s->stage != OPEN_FLOW) {
+			/* Before the mapping is kept alive for a packet that is refused. */
+			if (weir_features & WEIR_F_COUNT && is_refused(s))
+				return 1;
 			return join_stage(s);
+		}
 		/* Another CPU opened it in the meantime. */
 		s->open_reason = adopt(s->level);
 		/* Found, but not to be gone on with: nothing was opened, and what should be translated must not pass as it is. */
@@ -560,10 +580,11 @@ static long try_open(__u32 i, void *arg)
 	s->open_reason = WEIR_R_flow_busy;
 	if (s->busy)
 		return 0;
-	if (!find_room(s->level)) {
-		s->open_reason = WEIR_R_flow_full;
+	/* Found none, or a limit of connections keeps the packet from opening one. */
+	s->open_reason = WEIR_R_flow_full;
+	if (!find_room(s->level))
 		return 1;
-	}
+	s->open_reason = WEIR_R_flow_busy;
 	at = s->room - 1;
 	flow = bpf_map_lookup_elem(&flows, &at);
 	if (!flow)
@@ -807,12 +828,16 @@ static __always_inline int expect(struct walk *w)
 {
 	struct scratch *s = w->s;
 	struct weir_tuple *outer = s->f.what & WEIR_FLOW_NAT ? &s->f.trans : &s->f.orig;
+	__u32 self;
 
 	/* No helper opens the port of a server. */
 	if (bpf_ntohs(s->f.orig.sport) < 1024 || bpf_ntohs(outer->sport) < 1024)
 		return PARSED;
 	s->expecting = WEIR_R_flow_busy;
+	self = s->self;
 	bpf_loop(OPEN_RETRIES, try_expect, w, 0);
+	/* The packet's own connection, if it opened one: keep_state() asks. */
+	s->self = self;
 	return s->expecting;
 }
 

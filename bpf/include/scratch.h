@@ -16,6 +16,12 @@
 #define HITS_CHOOSE	2	/* what is chosen for a new connection */
 #define HAS_NO_TUPLE	2	/* in `is_error`: there is nothing to find a connection by */
 #define HIT_LOGS_ONLY	(1U << 31)	/* in the index of a hit: rewrites of the rule do not run */
+#define COUNT_ASKS	0	/* steps of a limit of connections: is a word free? */
+#define COUNT_WRITES	1	/* the connection is opened: its reference goes into a free word */
+#define COUNT_FORGETS	2	/* is none of the list's connections open? */
+#define COUNT_BELOW	0	/* what is said of a limit of connections */
+#define COUNT_REACHED	1
+#define COUNT_FULL	2	/* there is no room for another name */
 #define SUM_CHUNK	256	/* bytes that are summed at once */
 #define HDR_GUARD	64	/* so that a masked offset may be read this far */
 
@@ -186,6 +192,16 @@ struct scratch {
 	struct option options[32];	/* WEIR_OPTS used, indexes are masked with 31 */
 	__u64 bytes[9];		/* WEIR_VALUE_MAX and a guard */
 	__u64 bytes_new[9];
+
+	/* connections that a limit counts: count.h */
+	__u32 count_step, count_mode;	/* COUNT_* */
+	__u32 count_lists;	/* first word of the bucket at hand */
+	__u32 count_first;	/* ... of the list */
+	__u32 count_most;	/* words of a list */
+	__u32 count_free;	/* one of them is free, or was taken */
+	__u32 count_open;	/* one of them is that of an open connection */
+	__u32 count_way;
+	__u32 count_said, pad_count;
 
 	/* an address that may be in a set: dynset.h */
 	__u64 element_high, element_low;

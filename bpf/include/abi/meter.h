@@ -20,4 +20,11 @@ struct weir_meter {
 	__u64 tat[WEIR_METER_WAYS];	/* word of the limit: theoretical arrival time, ns */
 };
 
+#define WEIR_COUNT_WAYS	4	/* names of a bucket of a limit of connections */
+
+/* Such a bucket. */
+struct weir_count {
+	__u64 name[WEIR_COUNT_WAYS];	/* hash of rule and addresses, 0: never used */
+};
+
 #endif

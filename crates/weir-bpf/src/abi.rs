@@ -215,6 +215,7 @@ pub mod rule_flag {
     pub const ANSWER: u32 = 1 << 11;
     pub const QUOTA: u32 = 1 << 12;
     pub const TTL: u32 = 1 << 13;
+    pub const COUNT: u32 = 1 << 14;
     pub const METER: u32 = 1 << 15;
     /// Not a flag: number of the first bit of the header classes.
     pub const REQUIRES: u32 = 16;
@@ -1123,4 +1124,5 @@ pub mod feature {
     pub const SETS: u32 = 1 << 21;
     pub const LOG_LIMIT: u32 = 1 << 22;
     pub const QUOTA: u32 = 1 << 23;
+    pub const COUNT: u32 = 1 << 24;
 }

@@ -22,6 +22,7 @@ mod captures_agree;
 mod classifier;
 mod connections_race;
 mod costs;
+mod counts;
 mod dynamic_sets;
 mod edge;
 mod edge_crash;

@@ -407,6 +407,7 @@ fn pool(runner: &mut TestRunner) -> Vec<Written> {
                         DropWhen::Random { .. }
                             | DropWhen::Over { .. }
                             | DropWhen::OverEach { .. }
+                            | DropWhen::OverConnections { .. }
                             | DropWhen::Quota { .. }
                             | DropWhen::Answered(_)
                     ) | Target::Log { limit: Some(_), .. }

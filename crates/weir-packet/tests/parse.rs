@@ -28,6 +28,7 @@ fn every_reason_of_the_parser_has_a_frame() {
         "scratch_depth",
         "internal",
         "flow_full",
+        "limit_full",
         "flow_busy",
         "pool_busy",
         "frag_before_first",

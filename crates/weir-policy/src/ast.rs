@@ -298,6 +298,8 @@ pub enum Action {
     Accept,
     /// `drop over N bytes`, and what a quota has not got: `burst N`, `per WHAT`
     DropQuota(Span, Option<Span>, Option<Span>),
+    /// `drop over N connections [per WHAT]`, and what such a limit has not got: `burst N`
+    DropConnections(Span, Option<Span>, Option<Span>),
     /// `log ["prefix"] [limit RATE [burst N]]`, the span with its quotes
     Log(Option<Span>, Option<(Span, Option<Span>)>),
     /// `map FIELD POOL`

@@ -314,6 +314,16 @@ fn action(target: &Target, classes: Classes) -> String {
             let whose = counted(*per, classes);
             format!("is dropped above {rate} packets a {unit} (burst {burst}) {whose}")
         }
+        Target::Drop(DropWhen::OverConnections { most, per }) => {
+            let whose = match per {
+                Some(per) => format!(" {}", counted(*per, classes)),
+                None => String::new(),
+            };
+            format!(
+                "is dropped if it would open a connection while {most} such {} open{whose}",
+                if *most == 1 { "is" } else { "are" }
+            )
+        }
         Target::Drop(DropWhen::Quota { bytes }) => {
             format!("is dropped once {bytes} bytes of such packets have come")
         }

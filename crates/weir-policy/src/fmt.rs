@@ -496,6 +496,12 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
             out.push_str(" bytes");
             limit_text(text, *burst, *per, out);
         }
+        Action::DropConnections(most, burst, per) => {
+            out.push_str("drop over ");
+            out.push_str(most.of(text));
+            out.push_str(" connections");
+            limit_text(text, *burst, *per, out);
+        }
         Action::Log(prefix, limit) => {
             out.push_str("log");
             if let Some(prefix) = prefix {

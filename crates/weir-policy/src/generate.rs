@@ -548,6 +548,10 @@ fn limit(tape: &mut Tape<'_>) -> &'static str {
         "drop over 1/s per pair burst 2",
         "drop over 5/s burst 2 per source/30",
         "drop over 5/s per destination/24/126",
+        "drop over 2 connections",
+        "drop over 1 connections per SOURCE",
+        "drop over 2 connections per pair",
+        "drop over 3 connections per destination/24/126",
     ])
 }
 

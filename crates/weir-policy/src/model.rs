@@ -302,6 +302,14 @@ impl Rule {
         let is_each = |target: &Target| matches!(target, Target::Drop(DropWhen::OverEach { .. }));
         self.targets.iter().any(is_each)
     }
+
+    /// Its limit of connections at a time: how many, and what it counts apart.
+    pub fn connections_at_a_time(&self) -> Option<(u32, Option<Per>)> {
+        self.targets.iter().find_map(|target| match target {
+            Target::Drop(DropWhen::OverConnections { most, per }) => Some((*most, *per)),
+            _ => None,
+        })
+    }
 }
 
 /// Header classes as bits. The same bits as `WEIR_V_*` in `bpf/include/abi.h`.
@@ -569,12 +577,22 @@ pub enum DropWhen {
         /// What is counted apart.
         per: Per,
     },
+    /// Packets that would open a connection while so many are open whose opening packets matched the rule (section 3, "Connections at a time").
+    OverConnections {
+        /// Connections that may be open, 1 to [`MOST_COUNTED`].
+        most: u32,
+        /// What is counted apart; `None`: all of the rule together.
+        per: Option<Per>,
+    },
     /// Packets that make the bytes of the rule's packets more than these (section 3, "Quota").
     Quota {
         /// Bytes of frames, at least 1.
         bytes: u64,
     },
 }
+
+/// Most connections that a limit counts: a packet that may open one looks at so many.
+pub const MOST_COUNTED: u32 = 128;
 
 /// What a limit counts apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -599,7 +617,10 @@ impl DropWhen {
     pub fn counts_in_word(self) -> bool {
         match self {
             DropWhen::Answered(_) | DropWhen::Over { .. } | DropWhen::Quota { .. } => true,
-            DropWhen::Always | DropWhen::Random { .. } | DropWhen::OverEach { .. } => false,
+            DropWhen::Always
+            | DropWhen::Random { .. }
+            | DropWhen::OverEach { .. }
+            | DropWhen::OverConnections { .. } => false,
         }
     }
 }

@@ -25,3 +25,16 @@ pub struct Meter {
     /// Words of the limit: theoretical arrival times, ns.
     pub tat: [u64; METER_WAYS],
 }
+
+/// `WEIR_COUNT_WAYS`: names of a bucket of a limit of connections.
+pub const COUNT_WAYS: usize = 4;
+
+/// `struct weir_count`: such a bucket.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Count {
+    /// Hashes of rule and addresses, 0: never used.
+    pub name: [u64; COUNT_WAYS],
+}

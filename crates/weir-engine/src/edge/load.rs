@@ -460,10 +460,12 @@ fn still_there(id: u32, name: &str) -> Result<Option<Map>, KernelError> {
 }
 
 /// Maps whose size is the number of rules or the room for servers, and whose contents mean nothing, or little, under others.
-const COUNTERS: [&str; 6] = [
+const COUNTERS: [&str; 8] = [
     "counters",
     "rates",
     "meters",
+    "count_names",
+    "count_words",
     "service_counts",
     "server_counts",
     "nears",

@@ -5,7 +5,7 @@
 //! they replace ([`Sharing`]), and have the others to themselves.
 
 use weir_bpf::abi;
-use weir_functions::middlebox::{CONNECTION_MAPS, dynamic};
+use weir_functions::middlebox::{CONNECTION_MAPS, COUNT_MAPS, dynamic};
 use weir_functions::plan::{InstancePlan, MapPlan, ObjectSource, Port, PortConstants};
 use weir_kernel::pins::{HeldFilter, HeldLink, Left};
 use weir_kernel::{Direction, KernelError, KernelObject, Link, LoadedProgram};
@@ -125,6 +125,8 @@ pub(super) struct Keep {
     pub(super) counters: bool,
     /// Connections.
     pub(super) connections: bool,
+    /// What limits of connections count, if the connections go on: their tables lie where they did.
+    pub(super) counts: bool,
     /// What packets filled sets with: it lies where it did.
     pub(super) sets: bool,
     /// What belongs to the process: ports, events, scratch.
@@ -146,6 +148,7 @@ impl<'a> Sharing<'a> {
             // Names in it hold ids of rules, which are given once: it goes on whatever became of their slots.
             "stats" | "meters" => self.keep.stats,
             dynamic::ELEMENTS => self.keep.sets,
+            _ if COUNT_MAPS.contains(&map) => self.keep.connections && self.keep.counts,
             _ if CONNECTION_MAPS.contains(&map) => self.keep.connections,
             _ => self.keep.process && planned.is_none(),
         };
@@ -168,6 +171,7 @@ impl Keep {
         stats: true,
         counters: true,
         connections: true,
+        counts: true,
         sets: true,
         process: true,
     };

@@ -554,6 +554,7 @@ fn begin(
             stats: true,
             counters: !grew,
             connections: keep_connections,
+            counts: rebuild.counts_lie_as_past(past),
             sets: rebuild
                 .sets()
                 .lies_as(&SetPlan::of_former(&past.sets, |_| true)),

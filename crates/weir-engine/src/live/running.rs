@@ -534,6 +534,7 @@ impl Running {
         let keep = Keep {
             counters: !grew,
             connections,
+            counts: rebuild.counts_lie_as(&self.book),
             sets: rebuild.sets().lies_as(self.book.sets()),
             ..Keep::ALL
         };

@@ -14,12 +14,12 @@ use zerocopy::IntoBytes;
 use super::conditions::Lowering;
 use super::connections;
 use super::dynamic::{self, SetPlan};
-use super::meters;
 use super::past::{self, Past, PastChange, PastRule, Succession};
 use super::{
     Bounds, EditCapacity, Layout, Lowered, PlanError, Seat, Sizes, StateOf, Worst, lay_out, lower,
     ordered,
 };
+use super::{counts, meters};
 use crate::plan::{InstancePlan, Port};
 
 /// A rule and its text.
@@ -91,6 +91,8 @@ pub struct Entry {
     planned_at: Option<u32>,
     /// Its table if it is a limit that counts addresses apart.
     table: Option<u32>,
+    /// Its table if it limits connections at a time.
+    count: Option<counts::Place>,
 }
 
 impl Entry {
@@ -102,6 +104,7 @@ impl Entry {
             origin,
             planned_at: None,
             table: None,
+            count: None,
         }
     }
 
@@ -109,6 +112,7 @@ impl Entry {
         let seat = Seat {
             slot: self.slot,
             table: self.table,
+            count: self.count,
         };
         (&self.rule, seat)
     }
@@ -210,6 +214,21 @@ impl Rebuild {
     /// What is to be remembered once it is done.
     pub fn past(&self) -> Past {
         self.book.past()
+    }
+
+    /// Whether tables of connections at a time lie as they do now, for the same rules.
+    pub fn counts_lie_as(&self, now: &RuleBook) -> bool {
+        self.book.counts().eq(now.counts())
+    }
+
+    /// The same of what a former process left: its rules are known by id and text.
+    pub fn counts_lie_as_past(&self, past: &Past) -> bool {
+        self.book.counts().all(|(id, _)| {
+            let text = self.book.entries.get(&id).map(|entry| &entry.text);
+            past.rules
+                .iter()
+                .any(|rule| rule.id == id && Some(&rule.text) == text)
+        })
     }
 
     /// Sets that packets fill, as they will lie.
@@ -580,6 +599,10 @@ impl RuleBook {
         added: &[Written],
         slots: &[u32],
     ) -> Result<Option<Step>, EditError> {
+        // Its table begins empty, and lists of former rules may lie wherever there is room: the tables are laid out anew.
+        if (added.iter()).any(|written| written.rule.connections_at_a_time().is_some()) {
+            return Ok(None);
+        }
         let mut added: Vec<Entry> = (added.iter().zip(slots))
             .map(|(written, &slot)| Entry::new(written.clone(), slot, Origin::Added))
             .collect();
@@ -774,6 +797,11 @@ impl RuleBook {
         })
     }
 
+    /// Rules that limit connections at a time, and where their tables lie.
+    fn counts(&self) -> impl Iterator<Item = (u32, counts::Place)> + '_ {
+        (self.entries.iter()).filter_map(|(id, entry)| Some((*id, entry.count?)))
+    }
+
     fn forget(&mut self, id: u32, entry: Entry) {
         if let Some(name) = &entry.rule.name {
             self.names.remove(name);
@@ -813,7 +841,9 @@ impl Blank {
         slots: Slots,
     ) -> Result<(RuleBook, InstancePlan), PlanError> {
         let mut tables = 0..;
+        let mut places = counts::Places::new(self.connections.limits);
         for entry in entries.values_mut() {
+            entry.count = places.take(&entry.rule);
             let table = entry.rule.counts_apart().then(|| tables.next());
             entry.table = table.flatten();
         }

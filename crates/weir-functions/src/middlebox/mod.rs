@@ -7,6 +7,7 @@
 mod book;
 mod conditions;
 pub mod connections;
+mod counts;
 pub mod dynamic;
 pub mod flows;
 pub mod instance;
@@ -26,6 +27,7 @@ use zerocopy::IntoBytes;
 use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource, Port};
 pub use book::{Edit, EditError, Entry, Origin, Rebuild, RuleBook, Staged, Step, Write, Written};
 use conditions::Lowering;
+pub use counts::COUNT_MAPS;
 use dynamic::{SetPlan, SetsError};
 pub use meters::TablesTooLarge;
 pub use past::{Past, PastChange, PastRule, Succession};
@@ -123,6 +125,8 @@ pub const STATE_MAPS: &[&str] = &[
     "flow_index",
     "nat_index",
     "frags",
+    "count_names",
+    "count_words",
 ];
 
 /// Of [`STATE_MAPS`], those that hold connections: good together or not at all.
@@ -173,9 +177,11 @@ fn compile(
     sees_egress: bool,
 ) -> Result<(InstancePlan, Bounds), PlanError> {
     let mut tables = 0..;
+    let mut places = counts::Places::new(policy.connections.limits);
     let rules = (0u32..).zip(&policy.rules).map(|(slot, rule)| {
         let table = rule.counts_apart().then(|| tables.next()).flatten();
-        (rule, Seat { slot, table })
+        let count = places.take(rule);
+        (rule, Seat { slot, table, count })
     });
     let rules: Vec<(&Rule, Seat)> = rules.collect();
     let rules = rules.into_iter();
@@ -234,6 +240,9 @@ impl Lowered<'_> {
         if with_flag(&self.rules, rule_flag::QUOTA).next().is_some() {
             features |= feature::QUOTA;
         }
+        if with_flag(&self.rules, rule_flag::COUNT).next().is_some() {
+            features |= feature::COUNT;
+        }
         features
     }
 }
@@ -245,6 +254,8 @@ struct Seat {
     slot: u32,
     /// Its table, if it is a limit that counts addresses apart.
     table: Option<u32>,
+    /// Its table, if it limits connections at a time.
+    count: Option<counts::Place>,
 }
 
 /// Lowers rules in rule order, each with its places for what it counts.
@@ -372,6 +383,7 @@ fn lay_out(
     };
     let (mask, meters) = meters::plan(limits, tables + spare)?;
     constants.push(mask);
+    let count_maps = counts::plan(limits, &lowered.rules)?;
     constants.extend(lowered.lowering.filled.constants());
     let plan = InstancePlan {
         object: ObjectSource::Embedded("middlebox"),
@@ -397,6 +409,7 @@ fn lay_out(
         .into_iter()
         .chain(connections::maps(state.connections, features))
         .chain([meters])
+        .chain(count_maps)
         .chain(lowered.lowering.filled.maps())
         .collect(),
     };
@@ -482,13 +495,17 @@ fn abi_rule(
         match target {
             Target::Accept => out.flags |= rule_flag::ACCEPT,
             Target::DecrementTtl => out.flags |= rule_flag::TTL,
-            Target::Drop(_) if out.flags & rule_flag::DROP != 0 => {
+            Target::Drop(_) if out.flags & (rule_flag::DROP | rule_flag::COUNT) != 0 => {
                 return Err(PlanError::TwoDrops { at: rule.place() });
+            }
+            // It drops where a connection would open, not where it matches.
+            Target::Drop(DropWhen::OverConnections { most, per }) => {
+                counts::write(&mut out, *most, *per, seat.count.unwrap_or_default());
             }
             Target::Drop(when) => {
                 out.flags |= rule_flag::DROP;
                 match *when {
-                    DropWhen::Always => {}
+                    DropWhen::Always | DropWhen::OverConnections { .. } => {}
                     DropWhen::Answered(how) => {
                         out.flags |= rule_flag::RATE | rule_flag::ANSWER;
                         out.drop_param = (u64::from(how.reset) * abi::answer::RESET)

@@ -113,6 +113,9 @@ fn lines(rule: &Rule, findings: &mut Vec<Finding>) -> Result<[Vec<String>; 3], &
             Target::Drop(DropWhen::Quota { .. }) => {
                 return Err("`quota` of nftables counts bytes without Ethernet headers");
             }
+            Target::Drop(DropWhen::OverConnections { .. }) => {
+                return Err("nftables has no connections at this hook");
+            }
             Target::Drop(_) => return Err("nftables counts and draws in another way"),
             Target::ChangeSet(_) => "dynamic sets are not exported",
             _ => "rewriting is not exported",

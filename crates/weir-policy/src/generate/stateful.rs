@@ -64,6 +64,10 @@ const STATE_RULES: &[&str] = &[
     "ip-ttl 1-40 reject with icmpx no-route log \"rej\"\n",
     "ct-state new-untracked tcp drop over 3/s burst 4\n",
     "ct-state new udp drop over 5/s burst 4 per pair\n",
+    "all drop over 2 connections per source\n",
+    "tcp drop over 3 connections\nnet-proto ip4 drop over 1 connections per pair\n",
+    "ct-state new drop over 1 connections per destination/20/60\n",
+    "udp drop over 4 connections log \"many\"\n",
 ];
 const TIMES: &[&str] = &["1s", "2s", "5s", "10s", "1m", "500ms", "2m"];
 const STATES: &[&str] = &[

@@ -32,6 +32,16 @@ pub(super) fn states(policy: &Policy, written: &[&ast::Rule], report: &mut Repor
             )
             .help("write `add-stateful` in front of the rules whose packets may open connections");
     }
+    let limits = written.iter().flat_map(|rule| &rule.targets);
+    for one in limits.filter(|one| matches!(one.action, Action::DropConnections(..))) {
+        report
+            .warning(
+                0,
+                one.span,
+                "no rule opens connections, so this limit has none to count",
+            )
+            .help("write `add-stateful` in front of the rules whose packets may open connections");
+    }
 }
 
 /// Kinds of packets that open connections: docs/semantics.md section 7.

@@ -170,7 +170,11 @@ impl Seen<'_> {
         self.place(|action| {
             matches!(
                 action,
-                Action::Drop(_) | Action::DropOver(..) | Action::Reject(_)
+                Action::Drop(_)
+                    | Action::DropOver(..)
+                    | Action::DropQuota(..)
+                    | Action::DropConnections(..)
+                    | Action::Reject(_)
             )
         })
     }

@@ -2,7 +2,7 @@
 
 use super::Lower;
 use crate::ast::Span;
-use crate::model::{DropWhen, LogLimit, Per, Target};
+use crate::model::{DropWhen, LogLimit, MOST_COUNTED, Per, Target};
 use crate::value;
 use crate::words::{is_one_of, nearest};
 
@@ -72,6 +72,56 @@ impl Lower<'_> {
                 self.report
                     .error(0, bytes, invalid.to_string())
                     .help("a quota is a number of bytes, with k, M or G for powers of 1000: `drop over 500M bytes`");
+                None
+            }
+        }
+    }
+
+    /// `drop over N connections`.
+    pub(super) fn drop_connections(
+        &mut self,
+        (number, burst, per): (Span, Option<Span>, Option<Span>),
+        span: Span,
+        stateful: bool,
+    ) -> Option<Target> {
+        if let Some(burst) = burst {
+            self.report
+                .error(0, burst, "a limit of connections has no burst")
+                .help("leave it out: so many may be open at a time, however fast they came");
+            return None;
+        }
+        let per = match per {
+            Some(at) => Some(self.per(at)?),
+            None => None,
+        };
+        if stateful {
+            self.report
+                .error(0, span, "a connection is counted where it opens, and a stateful rule has its targets in both directions")
+                .help("write the limit in a rule without `add-stateful`, with the same matches: packets above it open no connection");
+            return None;
+        }
+        let word = self.of(number);
+        match value::number(word, 32, &[]) {
+            Ok(0) => {
+                self.report
+                    .error(0, number, "a limit of connections is at least 1")
+                    .help("to drop all packets write `drop`");
+                None
+            }
+            Ok(most) if most <= u128::from(MOST_COUNTED) => {
+                let most = u32::try_from(most).ok()?;
+                Some(Target::Drop(DropWhen::OverConnections { most, per }))
+            }
+            Ok(_) => {
+                self.report
+                    .error(0, number, format!("a limit counts {MOST_COUNTED} connections at most"))
+                    .help("a packet that may open one looks at each that is open: limit how fast they come instead, `ct-state new ... drop over 100/s per source`, or write a limit for smaller networks");
+                None
+            }
+            Err(_) => {
+                self.report
+                    .error(0, number, format!("`{word}` is not a number of connections"))
+                    .help(format!("write a number from 1 to {MOST_COUNTED}: `drop over 10 connections per source`"));
                 None
             }
         }

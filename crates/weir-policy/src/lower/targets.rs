@@ -86,6 +86,10 @@ impl Lower<'_> {
                     self.one_drop(span, &mut seen);
                     self.drop_quota((*bytes, *burst, *per))
                 }
+                Action::DropConnections(most, burst, per) => {
+                    self.one_drop(span, &mut seen);
+                    self.drop_connections((*most, *burst, *per), span, stateful)
+                }
                 Action::Log(text, limit) => self.log(*text, *limit, span, &mut seen),
                 Action::Map(reference, pool) => {
                     required.add(classes_of(reference.field), span);

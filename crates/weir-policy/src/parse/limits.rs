@@ -21,7 +21,7 @@ const PER: &str =
     "write `per source`, `per destination`, `per pair`, or `per source/24` for networks";
 
 impl Parser<'_> {
-    /// `RATE [burst N] [per WHAT]` or `N bytes`, behind `drop over`.
+    /// `RATE [burst N] [per WHAT]`, `N connections [per WHAT]` or `N bytes`, behind `drop over`.
     pub(super) fn drop_over(&mut self) -> Option<Action> {
         let Some(rate) = self.limit_word() else {
             let end = self.peek().map_or(self.end(), |t| t.span);
@@ -30,8 +30,9 @@ impl Parser<'_> {
         };
         let unit = self.peek().filter(|t| t.kind == Kind::Word);
         let is_quota = self.is_next("bytes") || self.is_next("byte");
-        self.at += usize::from(is_quota);
-        if let Some(unit) = unit.filter(|_| !is_quota)
+        let is_count = self.is_next("connections") || self.is_next("connection");
+        self.at += usize::from(is_quota || is_count);
+        if let Some(unit) = unit.filter(|_| !is_quota && !is_count)
             && let Some(bytes) = self.bytes_in(rate, unit.span)
         {
             self.error(unit.span, "a quota is a number of bytes")
@@ -40,9 +41,10 @@ impl Parser<'_> {
             return None;
         }
         let (burst, per) = self.burst_and_per();
-        Some(match is_quota {
-            true => Action::DropQuota(rate, burst, per),
-            false => Action::DropOver(rate, burst, per),
+        Some(match (is_quota, is_count) {
+            (true, _) => Action::DropQuota(rate, burst, per),
+            (_, true) => Action::DropConnections(rate, burst, per),
+            _ => Action::DropOver(rate, burst, per),
         })
     }
 

@@ -269,6 +269,15 @@ impl Connections {
         }
     }
 
+    /// Whether a flow is there, alive and not closed.
+    pub(super) fn is_open(&self, policy: &Policy, id: FlowId, now_ns: u64) -> bool {
+        let now = Now {
+            ns: now_ns,
+            syn: true,
+        };
+        (self.flows.get(&id)).is_some_and(|flow| flow.lives(policy, Fit::OrigDirect, now))
+    }
+
     /// A flow that was found before.
     pub(super) fn flow(&self, id: FlowId) -> &Flow {
         &self.flows[&id]

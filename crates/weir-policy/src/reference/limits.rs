@@ -58,7 +58,7 @@ impl Tables {
         let Some(ip) = ip else {
             return Judged::default();
         };
-        let name = name(limit, frame, ip);
+        let name = name(limit.rule, limit.per, frame, ip);
         let bucket = (name >> 32) % buckets(limit.room);
         let words = self.buckets.entry((limit.rule, bucket)).or_default();
         if let Some(word) = words.iter_mut().find(|word| word.name == name) {
@@ -94,15 +94,15 @@ pub(super) fn within(period_ns: u64, burst: u32, tat: &mut u64, now_ns: u64) -> 
 }
 
 /// Buckets of a rule's table.
-fn buckets(room: u32) -> u64 {
+pub(super) fn buckets(room: u32) -> u64 {
     u64::from(room).next_power_of_two()
 }
 
 /// What a packet is counted under. The key is that of replay.
-fn name(limit: &Limit, frame: &[u8], ip: &Ip) -> u64 {
+pub(super) fn name(rule: u32, per: Per, frame: &[u8], ip: &Ip) -> u64 {
     let (source, destination, bits, counted, version) = match ip.version {
-        Version::V4 => (12..16, 16..20, 32, limit.per.len4, 4u64),
-        Version::V6 => (8..24, 24..40, 128, limit.per.len6, 6),
+        Version::V4 => (12..16, 16..20, 32, per.len4, 4u64),
+        Version::V6 => (8..24, 24..40, 128, per.len6, 6),
     };
     let number = |at: std::ops::Range<usize>| {
         let bytes = &frame[ip.at..][at];
@@ -114,15 +114,15 @@ fn name(limit: &Limit, frame: &[u8], ip: &Ip) -> u64 {
             .checked_shl(host)
             .unwrap_or(0)
     };
-    let mut hash = splitmix64((version << 32).wrapping_add(u64::from(limit.rule)));
+    let mut hash = splitmix64((version << 32).wrapping_add(u64::from(rule)));
     let mut count = |address: u128| {
         let (high, low) = ((address >> 64) as u64, address as u64);
         hash = splitmix64(splitmix64(hash.wrapping_add(high)).wrapping_add(low));
     };
-    if limit.per.source {
+    if per.source {
         count(number(source));
     }
-    if limit.per.destination {
+    if per.destination {
         count(number(destination));
     }
     hash | 1

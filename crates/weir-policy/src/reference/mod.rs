@@ -6,6 +6,7 @@
 
 mod answer;
 mod connections;
+mod counts;
 mod draw;
 mod dynamic_sets;
 mod explain;
@@ -184,6 +185,7 @@ pub struct Reference {
     /// The word of each rule: TAT of its rate limit, ns, or bytes of its quota.
     rates: Vec<u64>,
     limits: limits::Tables,
+    counts: counts::Tables<connections::FlowId>,
     connections: Connections,
     sets: DynamicSets,
     /// Whether the policy keeps connections at all.
@@ -201,6 +203,7 @@ impl Reference {
             options,
             rates,
             limits: limits::Tables::default(),
+            counts: counts::Tables::default(),
             connections: Connections::default(),
             sets: DynamicSets::default(),
             stateful,
@@ -291,6 +294,9 @@ impl Reference {
                     .collect();
                 if rules.is_empty() || said.stateless_drop && !said.accepted {
                     Place::Outside
+                } else if let Some(reason) = self.refusal(&said, &matching, &input, &layout) {
+                    drop = Some(reason);
+                    Place::Outside
                 } else {
                     let seed = self.options.seed;
                     let policy = &self.policy;
@@ -309,6 +315,9 @@ impl Reference {
             }
             Place::Expected(tuple, expected) => {
                 if said.stateless_drop && !said.accepted {
+                    Place::Outside
+                } else if let Some(reason) = self.refusal(&said, &matching, &input, &layout) {
+                    drop = Some(reason);
                     Place::Outside
                 } else {
                     match self.connections.open_expected(
@@ -336,6 +345,9 @@ impl Reference {
             }
             None => self.send_on(&matching, &place, &input, &layout, &mut reasons),
         };
+        if let (None, Place::Opened(id)) = (drop, &place) {
+            self.count(*id, &matching, &input, &layout);
+        }
         let verdict = if drop.is_some() {
             Verdict::Drop
         } else {
@@ -410,6 +422,57 @@ impl Reference {
             .any(|rule| rule.targets.contains(&Target::DecrementTtl) && rewrites(rule))
     }
 
+    /// Limits of connections among the matching rules.
+    fn counting<'a>(&'a self, matching: &'a [usize]) -> impl Iterator<Item = counts::Limit> + 'a {
+        let room = self.policy.connections.limits;
+        matching.iter().filter_map(move |&i| {
+            let rule = &self.policy.rules[i];
+            let (most, per) = rule.connections_at_a_time()?;
+            Some(counts::Limit {
+                rule: rule.id,
+                most,
+                per,
+                room,
+            })
+        })
+    }
+
+    /// Why limits keep the packet from opening a connection; one that is accepted is not asked about.
+    fn refusal(
+        &self,
+        said: &Said,
+        matching: &[usize],
+        input: &Input<'_>,
+        layout: &Layout,
+    ) -> Option<Reason> {
+        let ip = layout.ip.as_ref().filter(|_| !said.accepted)?;
+        let is_open = |id| (self.connections).is_open(&self.policy, id, input.now_ns);
+        let refusals = self
+            .counting(matching)
+            .filter_map(|limit| (self.counts).refusal(&limit, input.frame, ip, is_open));
+        // No room is said before a limit that is reached.
+        refusals.max_by_key(|reason| *reason == Reason::LimitFull)
+    }
+
+    /// Counts a connection under the limits that its first packet matched.
+    fn count(
+        &mut self,
+        opened: connections::FlowId,
+        matching: &[usize],
+        input: &Input<'_>,
+        layout: &Layout,
+    ) {
+        let Some(ip) = &layout.ip else {
+            return;
+        };
+        let limits: Vec<counts::Limit> = self.counting(matching).collect();
+        let (policy, connections) = (&self.policy, &self.connections);
+        let is_open = |id| connections.is_open(policy, id, input.now_ns);
+        for limit in limits {
+            (self.counts).count(&limit, input.frame, ip, opened, is_open);
+        }
+    }
+
     fn verdict(&mut self, matching: &[usize], input: &Input<'_>, layout: &Layout) -> Said {
         let mut said = Said::default();
         for &i in matching {
@@ -420,6 +483,8 @@ impl Reference {
                     Target::Accept => said.accepted = true,
                     Target::Drop(when) => {
                         let dropped = match *when {
+                            // Judged where a connection would open.
+                            DropWhen::OverConnections { .. } => false,
                             DropWhen::Always | DropWhen::Answered(_) => true,
                             DropWhen::Random { below } => {
                                 u64::from(random(self.options.seed, input.number, rule.id)) < below

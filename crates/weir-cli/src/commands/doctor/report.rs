@@ -245,6 +245,7 @@ fn rule(rule: &Rule) -> Value {
             DropWhen::Random { .. } => "drop at random",
             DropWhen::Over { .. } => "drop over a rate",
             DropWhen::OverEach { .. } => "drop over a rate, each",
+            DropWhen::OverConnections { .. } => "drop over connections at a time",
             DropWhen::Quota { .. } => "drop over a quota",
         }
         .to_owned(),

@@ -1,0 +1,91 @@
+//! Limits of connections at a time: where their tables lie, and what a rule says of its own.
+
+use weir_bpf::abi::{self, COUNT_WAYS, Count, meter, rule_flag};
+use weir_policy::model::{Per, Rule};
+
+use super::meters::TablesTooLarge;
+use crate::plan::MapPlan;
+
+/// Maps with names and references: good with the connections that they refer to, and where they lie as they did.
+pub const COUNT_MAPS: &[&str] = &["count_names", "count_words"];
+
+/// Most bytes of all tables: 1 GiB.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Where a rule's table begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    bucket: u64,
+    word: u64,
+    /// Buckets of the table.
+    buckets: u64,
+}
+
+/// Hands out places, rule by rule.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    /// `limits N` of the policy.
+    limits: u32,
+    next: Place,
+}
+
+impl Places {
+    pub(super) fn new(limits: u32) -> Places {
+        Places {
+            limits,
+            next: Place::default(),
+        }
+    }
+
+    /// The place of a rule; `None` if it limits no connections.
+    pub(super) fn take(&mut self, rule: &Rule) -> Option<Place> {
+        let (most, per) = rule.connections_at_a_time()?;
+        let buckets = per.map_or(1, |_| u64::from(self.limits.next_power_of_two()));
+        let place = Place {
+            buckets,
+            ..self.next
+        };
+        self.next.bucket += buckets;
+        self.next.word += buckets * COUNT_WAYS as u64 * u64::from(most);
+        Some(place)
+    }
+}
+
+/// What a rule has in place of a rate and a time-out. [`plan`] refuses places that do not fit.
+pub(super) fn write(out: &mut abi::Rule, most: u32, per: Option<Per>, place: Place) {
+    out.flags |= rule_flag::COUNT | rule_flag::HIT;
+    out.drop_param = u64::from(most) << 32 | u64::from(place.word as u32);
+    out.rate_limit_ns = place.buckets.saturating_sub(1);
+    out.timeout_ns = u64::from(place.bucket as u32);
+    if let Some(per) = per {
+        out.timeout_ns |= u64::from(per.len4) << meter::LEN4
+            | u64::from(per.len6) << meter::LEN6
+            | u64::from(per.source) << meter::SOURCE
+            | u64::from(per.destination) << meter::DESTINATION;
+    }
+}
+
+/// The maps of all tables.
+pub(super) fn plan(limits: u32, rules: &[abi::Rule]) -> Result<[MapPlan; 2], TablesTooLarge> {
+    let counting = rules.iter().filter(|r| r.flags & rule_flag::COUNT != 0);
+    let (mut tables, mut buckets, mut words) = (0, 0u64, 0u64);
+    for rule in counting {
+        let own = rule.rate_limit_ns + 1;
+        tables += 1;
+        buckets += own;
+        words += own * COUNT_WAYS as u64 * (rule.drop_param >> 32);
+    }
+    let bytes = buckets * size_of::<Count>() as u64 + words * size_of::<u64>() as u64;
+    if bytes > MAX_BYTES {
+        return Err(TablesTooLarge {
+            tables,
+            limits,
+            mib: bytes >> 20,
+            max: MAX_BYTES >> 20,
+        });
+    }
+    Ok([
+        MapPlan::empty("count_names", buckets as usize, size_of::<Count>()),
+        MapPlan::empty("count_words", words as usize, size_of::<u64>()),
+    ])
+}
