@@ -24,7 +24,13 @@ pub(crate) enum Per {
     Pair,
 }
 
-/// Packets a unit of time, and how many at once.
+/// Why a count of connections is not translated that is not reached.
+pub(crate) const WITHIN_CONNECTIONS: &str = "packets of connections that are open are within, too, and weir judges only those that open one";
+
+/// Most connections that a limit of weir counts.
+const MAX_COUNTED: u64 = 128;
+
+/// Packets a unit of time, and how many at once; or connections at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Limit {
     pub(crate) packets: u64,
@@ -32,9 +38,27 @@ pub(crate) struct Limit {
     pub(crate) unit: char,
     pub(crate) burst: u64,
     pub(crate) per: Per,
+    /// Not packets in a time but so many connections that are open.
+    pub(crate) connections: bool,
 }
 
 impl Limit {
+    /// Of so many connections at a time.
+    pub(crate) fn connections(most: u64, per: Per) -> Result<Limit, String> {
+        if most == 0 || most > MAX_COUNTED {
+            return Err(format!(
+                "a limit of weir counts 1 to {MAX_COUNTED} connections, not {most}"
+            ));
+        }
+        Ok(Limit {
+            packets: most,
+            unit: 's',
+            burst: 1,
+            per,
+            connections: true,
+        })
+    }
+
     /// Of so many packets in so many seconds: 1, 60, 3,600, 86,400 or 604,800. Weir counts an hour at most.
     pub(crate) fn new(packets: u64, seconds: u64, burst: u64, per: Per) -> Result<Limit, String> {
         let hours = seconds / 3600;
@@ -58,6 +82,7 @@ impl Limit {
             unit,
             burst,
             per,
+            connections: false,
         })
     }
 
@@ -83,7 +108,10 @@ impl Limit {
             Per::Destination(four, six) => lengths("destination", four, six),
             Per::Pair => " per pair".to_owned(),
         };
-        format!("drop over {}{per}", self.pace())
+        match self.connections {
+            true => format!("drop over {} connections{per}", self.packets),
+            false => format!("drop over {}{per}", self.pace()),
+        }
     }
 
     /// Rate and burst.

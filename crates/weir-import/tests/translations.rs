@@ -344,6 +344,44 @@ fn what_a_limit_counts_passes_without_a_rule() {
 }
 
 #[test]
+fn connections_at_a_time_are_counted_where_they_open() {
+    let trackers = [
+        "add-stateful net-proto ip4 l4-proto tcp timeout 4h",
+        "add-stateful net-proto ip4 l4-proto udp timeout 300s",
+        "add-stateful net-proto ip4 l4-proto in { icmp, icmp6 } timeout 60s",
+        "add-stateful net-proto ip4 ! l4-proto in { icmp, tcp, udp, icmp6 } timeout 600s",
+    ];
+    let limits = [
+        "net-proto ip4 tcp-dport 22 ct-state new drop over 3 connections per source",
+        "net-proto ip4 tcp-dport 80 ct-state new drop over 20 connections per source/24/128",
+        "net-proto ip4 tcp-dport 81 ct-state new drop over 50 connections",
+    ];
+    let text = filter(
+        "-A FORWARD -p tcp -m tcp --dport 22 -m connlimit --connlimit-above 3 --connlimit-mask 32 --connlimit-saddr -j DROP\n\
+         -A FORWARD -p tcp -m tcp --dport 80 -m connlimit --connlimit-above 20 --connlimit-mask 24 --connlimit-saddr -j DROP\n\
+         -A FORWARD -p tcp -m tcp --dport 81 -m connlimit --connlimit-above 50 --connlimit-mask 0 --connlimit-saddr -j DROP\n\
+         -A FORWARD -p tcp -j ACCEPT\n",
+    );
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+    assert_eq!(lines[..4], trackers);
+    assert_eq!(lines[4..7], limits);
+    // What the limits judge passes without a rule; `accept` would override them.
+    let accepts = lines.iter().filter(|line| line.ends_with(" accept"));
+    for line in accepts {
+        assert!(line.contains("! "), "{line}");
+    }
+    let text = "table ip t {\nset m { type ipv4_addr; flags dynamic; }\n\
+         chain f {\ntype filter hook forward priority 0; policy accept;\n\
+         tcp dport 22 add @m { ip saddr ct count over 3 } drop\n\
+         tcp dport 81 ct count over 50 drop\n}\n}\n";
+    let (lines, made) = rules(Format::Nft, text, &forward());
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+    assert!(lines.contains(&limits[0].to_owned()), "{lines:?}");
+    assert!(lines.contains(&limits[2].to_owned()), "{lines:?}");
+}
+
+#[test]
 fn a_set_that_packets_fill_is_seen_as_it_was_before_the_packet() {
     let table = |rules: &str| {
         format!(
@@ -471,8 +509,12 @@ fn what_counts_otherwise_is_named() {
             "different times",
         ),
         (
-            "-m connlimit --connlimit-above 3 -j DROP",
-            "nothing like it",
+            "-m connlimit --connlimit-above 300 -j DROP",
+            "1 to 128 connections",
+        ),
+        (
+            "-m connlimit --connlimit-upto 3 -j ACCEPT",
+            "only those that open one",
         ),
     ];
     for (rule, reason) in iptables {
@@ -512,8 +554,8 @@ fn what_counts_otherwise_is_named() {
             "ends after 1000 ms",
         ),
         (
-            "add @s { ip saddr ct count over 3 } drop",
-            "connections at a time",
+            "add @s { ip saddr timeout 1m ct count over 3 } drop",
+            "counted anew",
         ),
         (
             "limit rate over 3/minute add @s { ip saddr } drop",

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::packets_before::{Limit, Limited, Per};
+use crate::packets_before::{Limit, Limited, Per, WITHIN_CONNECTIONS};
 use crate::values::Family;
 
 /// What all rules of a dump together say of names that they share.
@@ -175,6 +175,72 @@ pub(super) fn limit(words: &[String], from: usize) -> Result<(Limited, usize), S
     let limited = Limited {
         limit,
         over: false,
+        returns: false,
+    };
+    Ok((limited, at))
+}
+
+/// `-m connlimit`, from a place on, and where its options end.
+pub(super) fn connlimit(
+    words: &[String],
+    from: usize,
+    family: Family,
+) -> Result<(Limited, usize), String> {
+    let whole = match family {
+        Family::Four => 32,
+        Family::Six => 128,
+    };
+    let (mut asked, mut over, mut mask, mut destination) = (None, false, whole, false);
+    let (mut at, mut negated) = (from, false);
+    loop {
+        let value = words.get(at + 1).map_or("", String::as_str);
+        let number = || {
+            value
+                .parse::<u64>()
+                .map_err(|_| format!("`{value}` is not understood"))
+        };
+        match words.get(at).map_or("", String::as_str) {
+            "!" if value.starts_with("--connlimit") => {
+                negated = true;
+                at += 1;
+                continue;
+            }
+            "--connlimit-above" => (asked, over) = (Some(number()?), !negated),
+            "--connlimit-upto" => (asked, over) = (Some(number()?), negated),
+            "--connlimit-mask" => mask = u32::try_from(number()?).unwrap_or(u32::MAX),
+            "--connlimit-saddr" => {
+                at += 1;
+                continue;
+            }
+            "--connlimit-daddr" => {
+                destination = true;
+                at += 1;
+                continue;
+            }
+            _ => break,
+        }
+        at += 2;
+    }
+    let most = asked.ok_or("`-m connlimit` names no number of connections")?;
+    if !over {
+        return Err(WITHIN_CONNECTIONS.to_owned());
+    }
+    if mask > whole {
+        return Err(format!("`--connlimit-mask {mask}` is not understood"));
+    }
+    let lengths = match family {
+        Family::Four => (mask, 128),
+        Family::Six => (32, mask),
+    };
+    let per = match (mask, destination) {
+        // All addresses of the family are one network.
+        (0, _) => Per::Rule,
+        (_, false) => Per::Source(lengths.0, lengths.1),
+        (_, true) => Per::Destination(lengths.0, lengths.1),
+    };
+    let limited = Limited {
+        limit: Limit::connections(most, per)?,
+        over,
         returns: false,
     };
     Ok((limited, at))

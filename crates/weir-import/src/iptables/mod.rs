@@ -642,11 +642,19 @@ impl<'a, 's> Reader<'a, 's> {
                 self.made.limited = Some(limited);
                 self.last = Some("hashlimit");
             }
+            "connlimit" => {
+                let (limited, at) = memory::connlimit(self.words, self.at, self.family)?;
+                self.at = at;
+                // Only packets that may open a connection are judged.
+                self.all(&[Condition::of(Field::CtState, Numbers::one(CT_NEW))]);
+                self.made.limited = Some(limited);
+                self.last = Some("connlimit");
+            }
             "recent" => self.recent()?,
             "quota" => {
                 return Err("`-m quota` counts bytes of IP packets, `drop over N bytes` of weir those of frames, 14 more a packet".to_owned());
             }
-            "connlimit" | "statistic" | "connbytes" => {
+            "statistic" | "connbytes" => {
                 return Err(format!(
                     "`-m {name}` depends on packets before, and weir has nothing like it"
                 ));

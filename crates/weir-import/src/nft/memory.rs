@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::rule::{Reader, Selector};
 use super::table::{Uses, duration};
-use crate::condition::{Condition, Field, product};
+use crate::condition::{CT_NEW, Condition, Field, product};
 use crate::numbers::Numbers;
-use crate::packets_before::{Change, Limit, Limited, Per};
+use crate::packets_before::{Change, Limit, Limited, Per, WITHIN_CONNECTIONS};
 use crate::policy;
 
 impl Reader<'_, '_> {
@@ -52,6 +52,25 @@ impl Reader<'_, '_> {
         })
     }
 
+    /// What stands behind `ct`: `count [over] N`. Only packets that may open a connection are judged, so those of others are left alone.
+    pub(super) fn connections(&mut self) -> Result<Limited, String> {
+        self.take();
+        let over = self.skip("over");
+        if !over {
+            return Err(WITHIN_CONNECTIONS.to_owned());
+        }
+        let number = self.take().to_owned();
+        let most = number
+            .parse()
+            .map_err(|_| format!("`ct count {number}` is not understood"))?;
+        self.narrow(&[Condition::of(Field::CtState, Numbers::one(CT_NEW))])?;
+        Ok(Limited {
+            limit: Limit::connections(most, Per::Rule)?,
+            over,
+            returns: false,
+        })
+    }
+
     /// `add @SET { KEY timeout T limit ... }`, `update`, `delete`, and `meter NAME size N { ... }`.
     pub(super) fn changes_set(&mut self, verb: &str) -> Result<(), String> {
         let name = self.take().trim_start_matches('@').to_owned();
@@ -78,7 +97,7 @@ impl Reader<'_, '_> {
                 "comment" => {
                     self.take();
                 }
-                "ct" => return Err("weir has no limits of connections at a time".to_owned()),
+                "ct" if self.peek() == "count" => limited = Some(self.connections()?),
                 "" => return Err("an element does not end".to_owned()),
                 other => return Err(format!("`{other}` of an element has no counterpart")),
             }
@@ -156,6 +175,9 @@ impl Reader<'_, '_> {
         let mut limited = limited;
         limited.limit.per = per;
         if let Some((time, renews)) = timeout {
+            if limited.limit.connections {
+                return Err("an element ends some time after it was made, and connections of its address are counted anew; in weir none is forgotten that is open".to_owned());
+            }
             if !renews {
                 return Err("an element ends some time after it was made, and its address then has its whole burst at once; with `update` it ends some time after its last packet".to_owned());
             }

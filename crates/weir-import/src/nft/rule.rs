@@ -131,7 +131,7 @@ pub(super) fn too_many(_: TooMany) -> String {
 }
 
 impl Reader<'_, '_> {
-    fn peek(&self) -> &str {
+    pub(super) fn peek(&self) -> &str {
         self.words
             .get(self.at)
             .map_or("", |token| token.text.as_str())
@@ -209,10 +209,9 @@ impl Reader<'_, '_> {
                 "quota" => {
                     return Err("`quota` counts bytes of IP packets, `drop over N bytes` of weir those of frames, 14 more a packet".to_owned());
                 }
-                "connlimit" => {
-                    return Err(format!(
-                        "`{word}` depends on packets before, and weir has nothing like it"
-                    ));
+                "ct" if self.peek() == "count" && self.closed.is_none() => {
+                    self.limited = Some(self.connections()?);
+                    self.closed = Some("ct count");
                 }
                 "update" | "add" | "delete" if self.peek().starts_with('@') => {
                     if self.limited.is_some() {
