@@ -444,6 +444,7 @@ fn names() -> Names {
     Names {
         ports: [(PORT, "wan".to_owned())].into(),
         instances: (1..).zip(instances.map(named)).collect(),
+        networks: None,
     }
 }
 
