@@ -43,6 +43,11 @@ pub(crate) const SETS: &[(&str, u32)] = &[
         "reject-connections",
         feature::STATE | feature::TRANSLATE | feature::NAT | feature::REJECT | feature::CT,
     ),
+    ("counted", feature::STATE | feature::COUNT),
+    (
+        "nat-counted",
+        feature::STATE | feature::TRANSLATE | feature::NAT | feature::COUNT,
+    ),
     (
         "all",
         feature::TCPOPT
@@ -57,5 +62,21 @@ pub(crate) const SETS: &[(&str, u32)] = &[
             | feature::SEQUENCE
             | feature::REJECT
             | feature::METER,
+    ),
+    (
+        "all-counted",
+        feature::TCPOPT
+            | feature::SLOTS
+            | feature::REWRITE
+            | feature::OPTION_OPS
+            | feature::PAYLOAD_OPS
+            | feature::LOG
+            | feature::STATE
+            | feature::TRANSLATE
+            | feature::NAT
+            | feature::SEQUENCE
+            | feature::REJECT
+            | feature::METER
+            | feature::COUNT,
     ),
 ];

@@ -156,7 +156,10 @@ impl<'a> Lower<'a> {
                 .help("rules that open connections begin with `add-stateful`");
         }
         if let Some(span) = limits
-            && !rules.iter().any(Rule::counts_apart)
+            && !rules.iter().any(|rule| {
+                let at_a_time = rule.connections_at_a_time();
+                rule.counts_apart() || at_a_time.is_some_and(|(_, per)| per.is_some())
+            })
         {
             self.report
                 .warning(
