@@ -100,7 +100,7 @@ struct Part {
 
 /// Programs that can be watched; dropping it goes back to those that ran before.
 enum Runs {
-    Graph(Watched),
+    Graph(Box<Watched>),
     Networks(networks::Watched),
 }
 
@@ -183,7 +183,7 @@ impl Session {
         if let (Some((wish, wanted)), Some(side), Some(status), Some(plan)) =
             (graph_wish, graph_side, status, &plan)
         {
-            let runs = Runs::Graph(Watched::begin(&name, plan, status.text)?);
+            let runs = Runs::Graph(Box::new(Watched::begin(&name, plan, status.text)?));
             let maps = edge::watch_maps(&name)?.ok_or_else(|| {
                 Failure::Failed(format!("edge {name} was modified concurrently; retry"))
             })?;
