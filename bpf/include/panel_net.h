@@ -17,7 +17,6 @@
 
 /* What a function has in hand of the network. */
 struct panel {
-	struct weir_net_chain *chain;
 	__u32 len;		/* bytes of the frame when the function began */
 };
 
@@ -33,7 +32,7 @@ static __always_inline void panel_resized(ctx_t *ctx)
 
 static __always_inline struct panel panel_enter(ctx_t *ctx, struct weir_stats *stats, __u32 packets)
 {
-	struct panel p = { .chain = net_chain_here(), .len = ctx_len(ctx) };
+	struct panel p = { .len = ctx_len(ctx) };
 
 	net_pull(ctx, PANEL_HEADS);
 	stats->received += packets;
