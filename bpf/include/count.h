@@ -28,8 +28,8 @@ struct {
 	__type(value, __u64);
 } count_words SEC(".maps");
 
-/* Whether a reference is to a connection that is open: neither gone nor closed. */
-static __always_inline int is_open(__u32 level, __u32 place, __u32 sequence)
+/* Whether a reference is to a connection that is open: neither gone nor closed. Global, so that it is verified once and not in each loop. */
+__noinline int is_open(__u32 level, __u32 place, __u32 sequence)
 {
 	struct scratch *s = scratch_of(level);
 	struct weir_flow *flow;
@@ -86,19 +86,6 @@ static __always_inline void walk_list(struct walk *w, __u32 way, __u32 mode)
 	bpf_loop(s->count_most, count_word, w, 0);
 }
 
-/* One way of the bucket at hand: ends with the first that may be forgotten. */
-static long count_way(__u32 i, void *arg)
-{
-	struct walk *w = arg;
-	struct scratch *s = w->s;
-
-	walk_list(w, i, COUNT_FORGETS);
-	if (s->count_open)
-		return 0;
-	s->count_way = i;
-	return 1;
-}
-
 /* Asks whether a rule's limit is reached for the packet, or writes down the connection that it opened. Returns COUNT_*. */
 static __always_inline int count_connection(__u32 level, __u32 at, __u32 mode)
 {
@@ -130,23 +117,28 @@ static __always_inline int count_connection(__u32 level, __u32 at, __u32 mode)
 		if (names->name[k] == name)
 			s->count_way = k;
 	}
-	if (s->count_way < WEIR_COUNT_WAYS) {
-		walk_list(w, s->count_way, mode);
-		return s->count_free ? COUNT_BELOW : COUNT_REACHED;
-	}
-	bpf_loop(WEIR_COUNT_WAYS, count_way, w, 0);
 	way = *(volatile __u32 *)&s->count_way;
-	if (way >= WEIR_COUNT_WAYS)
-		return COUNT_FULL;
-	if (mode == COUNT_WRITES) {
+	if (way >= WEIR_COUNT_WAYS) {
+		/* The first that may be forgotten. */
+#pragma unroll
+		for (k = 0; k < WEIR_COUNT_WAYS; k++) {
+			walk_list(w, k, COUNT_FORGETS);
+			if (!s->count_open)
+				break;
+		}
+		way = k;
+		if (way >= WEIR_COUNT_WAYS)
+			return COUNT_FULL;
+		if (mode != COUNT_WRITES)
+			return COUNT_BELOW;
 		opaque(way);
 		way &= WEIR_COUNT_WAYS - 1;
 		old = names->name[way];
 		if (__sync_val_compare_and_swap(&names->name[way], old, name) != old)
 			return COUNT_BELOW;
-		walk_list(w, way, mode);
 	}
-	return COUNT_BELOW;
+	walk_list(w, way, mode);
+	return s->count_free ? COUNT_BELOW : COUNT_REACHED;
 }
 
 static long count_hit(__u32 i, void *arg)
