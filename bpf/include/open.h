@@ -443,35 +443,39 @@ static __always_inline int is_refused(struct scratch *s)
 	return 1;
 }
 
-/* Where the new connection goes: `room` and the life it has there now. */
+#define ROOM_NONE	0
+#define ROOM_FOUND	1
+#define ROOM_REFUSED	2	/* by a limit of connections: open_reason says by which */
+
+/* Where the new connection goes: `room` and the life it has there now. Returns ROOM_*. */
 __noinline int find_room(__u32 level)
 {
 	struct scratch *s = scratch_of(level);
 	struct walk walk = { .s = s }, *w = &walk;
 
 	if (!s)
-		return 0;
+		return ROOM_NONE;
 	s->displaced = 0;
 	if (weir_features & WEIR_F_COUNT && is_refused(s))
-		return 0;
+		return ROOM_REFUSED;
 	if (s->stale) {
 		s->room = s->stale;
 		s->room_life = s->stale_life;
-		return 1;
+		return ROOM_FOUND;
 	}
 	s->bucket = s->home;
 	if (room_in_bucket(w))
-		return 1;
+		return ROOM_FOUND;
 	s->bucket = spread(s->hash_second, weir_flow_buckets);
 	if (room_in_bucket(w)) {
 		s->displaced = 0;
-		return 1;
+		return ROOM_FOUND;
 	}
 	if (!s->displaced)
-		return 0;
+		return ROOM_NONE;
 	s->room = s->displaced;
 	s->room_life = s->nat_seen;
-	return 1;
+	return ROOM_FOUND;
 }
 
 /* ---- opening ---- */
@@ -548,7 +552,7 @@ static long try_open(__u32 i, void *arg)
 {
 	struct walk *w = arg;
 	struct scratch *s = w->s;
-	__u32 at, k, way, number, tag;
+	__u32 at, k, way, number, tag, found;
 	struct weir_bucket *bucket;
 	struct weir_flow *flow;
 	__u64 life, *to, *from = (__u64 *)&s->f;
@@ -580,11 +584,13 @@ static long try_open(__u32 i, void *arg)
 	s->open_reason = WEIR_R_flow_busy;
 	if (s->busy)
 		return 0;
-	/* Found none, or a limit of connections keeps the packet from opening one. */
-	s->open_reason = WEIR_R_flow_full;
-	if (!find_room(s->level))
+	found = find_room(s->level);
+	if (found != ROOM_FOUND) {
+		/* What keeps the packet from opening a connection has said so. */
+		if (found != ROOM_REFUSED)
+			s->open_reason = WEIR_R_flow_full;
 		return 1;
-	s->open_reason = WEIR_R_flow_busy;
+	}
 	at = s->room - 1;
 	flow = bpf_map_lookup_elem(&flows, &at);
 	if (!flow)
@@ -766,7 +772,7 @@ static long try_expect(__u32 i, void *arg)
 		s->room = s->found;
 	} else if (s->busy) {
 		return 0;
-	} else if (!find_room(s->level)) {
+	} else if (find_room(s->level) != ROOM_FOUND) {
 		s->expecting = WEIR_R_flow_full;
 		return 1;
 	}

@@ -193,6 +193,14 @@ struct scratch {
 	__u64 bytes[9];		/* WEIR_VALUE_MAX and a guard */
 	__u64 bytes_new[9];
 
+	/* an address that may be in a set: dynset.h */
+	__u64 element_high, element_low;
+	__u64 element_least, element_seen;
+	__u32 element_kind, element_at;
+
+	__u8 hdr[HDR_BYTES + HDR_GUARD];
+	struct weir_event event;
+
 	/* connections that a limit counts: count.h */
 	__u32 count_step, count_mode;	/* COUNT_* */
 	__u32 count_lists;	/* first word of the bucket at hand */
@@ -202,14 +210,6 @@ struct scratch {
 	__u32 count_open;	/* one of them is that of an open connection */
 	__u32 count_way;
 	__u32 count_said, pad_count;
-
-	/* an address that may be in a set: dynset.h */
-	__u64 element_high, element_low;
-	__u64 element_least, element_seen;
-	__u32 element_kind, element_at;
-
-	__u8 hdr[HDR_BYTES + HDR_GUARD];
-	struct weir_event event;
 };
 
 struct {
