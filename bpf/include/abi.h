@@ -635,7 +635,7 @@ struct weir_watch_event {
 	__u32 len;		/* of the frame */
 	__u32 snap;
 	__u32 queue;		/* that it was received by */
-	__u16 path[WEIR_WATCH_PATH];	/* vid | output << 11 of the first functions that let it go on; of networks, VIDs of interfaces */
+	__u16 path[WEIR_WATCH_PATH];	/* of the first functions that let it go on: vid | output << 11; in virtual networks, VIDs of interfaces */
 };
 
 /* What was seen of the packets of a CPU. */

@@ -4,8 +4,8 @@
  * addresses, a list of references to connections: place and sequence number of the life there. A reference whose connection is gone is free,
  * so nothing counts down when connections end.
  *
- * A step of its own over the matching rules: before a connection is opened it is asked whether there is a free word, behind that the reference
- * is written. Two CPUs that find the last free word at once both open, and the second one is not counted.
+ * All matching rules are visited twice: before the connection opens, to look for a free word, and afterwards, to write its reference. Two CPUs
+ * that find the last free word at once both open a connection, and the second one is not counted.
  *
  * Needs meter.h for names, flow.h for connections.
  */

@@ -1020,7 +1020,7 @@ __noinline int refresh(__u32 level)
 
 	if (!s)
 		return 0;
-	/* Here, in a function that is verified by itself: in process() it cost policies without it half of what they have. */
+	/* In this function, which the kernel verifies separately: in process() it made programs without the feature cost half as much again. */
 	if (weir_features & WEIR_F_COUNT && s->flow == s->self)
 		count_hits(level, COUNT_WRITES);
 	at = s->flow - 1;

@@ -14,7 +14,7 @@ use weir_testdata::etcd::has_etcd;
 
 use crate::live_bed::{root, stderr};
 use crate::live_store_bed::{
-    ANSWER, Bed, Edge, PATIENCE, SILENCE, Station, Stream, cluster_in, report,
+    ANSWER, Bed, Edge, PATIENCE, SILENCE, Station, Stream, cluster_in, join, report,
 };
 
 /// Edges of the bed.
@@ -334,16 +334,9 @@ fn geneve(identifier: u32, inner: &[u8]) -> Vec<u8> {
 /// A host on the bridge that no document names.
 fn stranger(core: &NetNs) -> NetNs {
     let ns = NetNs::create("wsms").expect("a namespace");
-    let words = [
-        "link", "add", "eth0", "type", "veth", "peer", "name", "stranger", "netns",
-    ];
-    ns.ip(&[words.as_slice(), &[core.name()]].concat())
-        .expect("a pair");
-    core.ip(&["link", "set", "stranger", "master", "br0", "up"])
-        .expect("up");
-    ns.ip(&["link", "set", "eth0", "up"]).expect("up");
-    ns.ip(&["address", "add", "10.9.0.77/24", "dev", "eth0"])
-        .expect("an address");
+    join((&ns, "eth0", &["10.9.0.77/24"]), (core, "stranger", &[]));
+    core.ip(&["link", "set", "stranger", "master", "br0"])
+        .expect("set");
     ns
 }
 
@@ -555,12 +548,7 @@ fn a_workload_moves(bed: &Bed, stations: &Stations) {
     says(b"before");
     // The device that it has on its new edge.
     let (target, name) = (&bed.edges[1], "red-w21");
-    let words = [
-        "link", "add", name, "type", "veth", "peer", "name", "eth1", "netns",
-    ];
-    let words = [words.as_slice(), &[moving.ns.name()]].concat();
-    target.ns.ip(&words).expect("a pair");
-    target.ns.ip(&["link", "set", name, "up"]).expect("up");
+    join((&target.ns, name, &[]), (&moving.ns, "eth1", &[]));
     let mac = weir_network::values::mac_of_name("red-net/w21").to_string();
     moving
         .ns

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use weir_kernel::NetNs;
+use weir_kernel::{NetNs, bed};
 use weir_testdata::etcd::Cluster;
 
 use crate::live_agent::Running;
@@ -89,6 +89,19 @@ impl Drop for Edge {
     }
 }
 
+/// One end of a pair of interfaces: namespace, name, addresses.
+type Side<'a> = (&'a NetNs, &'a str, &'a [&'a str]);
+
+/// Joins two namespaces.
+pub(crate) fn join(one: Side<'_>, other: Side<'_>) {
+    let [one, other] = [one, other].map(|(ns, name, addresses)| bed::End {
+        ns,
+        name,
+        addresses,
+    });
+    bed::veth(one, other).expect("a pair");
+}
+
 /// A workload with an echo server that puts its name in front.
 pub(crate) struct Station {
     pub(crate) ns: NetNs,
@@ -100,31 +113,11 @@ impl Station {
     pub(crate) fn new(edge: &Edge, network: &str, name: &str, host: u8) -> Station {
         let ns = NetNs::create("wst").expect("a namespace");
         let device = format!("{}-{name}", &network[..3]);
-        let pair = [
-            "link",
-            "add",
-            &device,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "eth0",
-            "netns",
-            ns.name(),
-        ];
-        edge.ns.ip(&pair).expect("a pair");
-        edge.ns.ip(&["link", "set", &device, "up"]).expect("up");
+        let address = format!("10.1.0.{host}/24");
+        join((&edge.ns, &device, &[]), (&ns, "eth0", &[&address]));
         let mac = weir_network::values::mac_of_name(&format!("{network}/{name}")).to_string();
-        ns.ip(&["link", "set", "eth0", "address", &mac, "up"])
+        ns.ip(&["link", "set", "eth0", "address", &mac])
             .expect("its address");
-        ns.ip(&[
-            "address",
-            "add",
-            &format!("10.1.0.{host}/24"),
-            "dev",
-            "eth0",
-        ])
-        .expect("an address");
         let socket = ns.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, ECHO)));
         let socket = socket.expect("namespace").expect("binds");
         socket
@@ -260,28 +253,12 @@ impl Bed {
         let edges = (1..=edges).map(|n| {
             let ns = NetNs::create("wste").expect("a namespace");
             let far = format!("up{n}");
-            ns.ip(&[
-                "link",
-                "add",
-                "eth0",
-                "mtu",
-                "1600",
-                "type",
-                "veth",
-                "peer",
-                "name",
-                &far,
-                "mtu",
-                "1600",
-                "netns",
-                core.name(),
-            ])
-            .expect("a pair");
-            core.ip(&["link", "set", &far, "master", "br0", "up"])
-                .expect("up");
-            ns.ip(&["link", "set", "eth0", "up"]).expect("up");
-            ns.ip(&["address", "add", &format!("10.9.0.{n}/24"), "dev", "eth0"])
-                .expect("an address");
+            let address = format!("10.9.0.{n}/24");
+            join((&ns, "eth0", &[&address]), (core, &far, &[]));
+            // Room for a tunnel's headers around packets of 1,500 bytes.
+            ns.ip(&["link", "set", "eth0", "mtu", "1600"]).expect("set");
+            core.ip(&["link", "set", &far, "mtu", "1600", "master", "br0"])
+                .expect("set");
             let name = format!("s{}-{number}-e{n}", std::process::id());
             let home = folder.join(format!("e{n}"));
             fs::create_dir_all(&home).expect("writable");

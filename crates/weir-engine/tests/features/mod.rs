@@ -9,6 +9,20 @@ pub(crate) const RECORD: &str = concat!(
     "/../../benches/record/verified-insns.tsv"
 );
 
+/// Everything at once.
+const ALL: u32 = feature::TCPOPT
+    | feature::SLOTS
+    | feature::REWRITE
+    | feature::OPTION_OPS
+    | feature::PAYLOAD_OPS
+    | feature::LOG
+    | feature::STATE
+    | feature::TRANSLATE
+    | feature::NAT
+    | feature::SEQUENCE
+    | feature::REJECT
+    | feature::METER;
+
 /// Feature sets that policies lead to, from a bare firewall to everything. All of them with as many pruning pieces as there can be.
 pub(crate) const SETS: &[(&str, u32)] = &[
     ("none", 0),
@@ -48,35 +62,6 @@ pub(crate) const SETS: &[(&str, u32)] = &[
         "nat-counted",
         feature::STATE | feature::TRANSLATE | feature::NAT | feature::COUNT,
     ),
-    (
-        "all",
-        feature::TCPOPT
-            | feature::SLOTS
-            | feature::REWRITE
-            | feature::OPTION_OPS
-            | feature::PAYLOAD_OPS
-            | feature::LOG
-            | feature::STATE
-            | feature::TRANSLATE
-            | feature::NAT
-            | feature::SEQUENCE
-            | feature::REJECT
-            | feature::METER,
-    ),
-    (
-        "all-counted",
-        feature::TCPOPT
-            | feature::SLOTS
-            | feature::REWRITE
-            | feature::OPTION_OPS
-            | feature::PAYLOAD_OPS
-            | feature::LOG
-            | feature::STATE
-            | feature::TRANSLATE
-            | feature::NAT
-            | feature::SEQUENCE
-            | feature::REJECT
-            | feature::METER
-            | feature::COUNT,
-    ),
+    ("all", ALL),
+    ("all-counted", ALL | feature::COUNT),
 ];

@@ -108,7 +108,7 @@ impl Stage {
             _ if names.networks.is_some() && is_end && event.next_slot == net_slot::DEVICE => {
                 Stage::Workload(event.next_vid)
             }
-            // An interface of its own for what came in, apart from what leaves at the entry itself.
+            // Received packets get a separate interface: the entry also lets packets leave.
             0 => Stage::Port(event.port),
             vid => Stage::Instance(vid),
         }

@@ -90,7 +90,7 @@ struct Session {
     until: Option<Instant>,
 }
 
-/// What tells of packets by itself.
+/// A graph or the networks of an edge: each has programs, names and events of its own.
 struct Part {
     runs: Runs,
     names: Names,
