@@ -21,9 +21,15 @@ fn record(kind: u8, body: &[u8]) -> Vec<u8> {
 
 /// A hello in a record: of the client (1) or the server (2).
 fn hello(kind: u8) -> Vec<u8> {
+    hello_of(kind, &[])
+}
+
+/// The same of a session with an identifier.
+fn hello_of(kind: u8, session: &[u8]) -> Vec<u8> {
     let mut body = vec![3, 3];
     body.extend_from_slice(b"begins here, and is 32 bytes now");
-    body.push(0);
+    body.push(session.len() as u8);
+    body.extend_from_slice(session);
     body.extend_from_slice(match kind {
         1 => &[0, 2, 0, 0x2f, 1, 0],
         _ => &[0, 0x2f, 0],
@@ -158,6 +164,48 @@ alert tcp any any -> any any (msg:"then TLS \d\."; app-layer-protocol:tls; flow:
     };
     assert_eq!(record["tls"]["from_proto"], "smtp");
     assert_eq!(record["tls"]["subject"], "CN=a.example");
+}
+
+/// A configuration names what records of TLS have, as of other protocols.
+#[test]
+fn records_of_tls_are_brief_unless_more_is_asked_for() {
+    let server = [hello(2), certificate(b"a.example"), message(14, &[])].concat();
+    let end = record(20, &[1]);
+    let exchanged = [message(16, &[0; 8]), end.clone()].concat();
+    let whole: &[&[u8]] = &[&hello(1), &server, &exchanged, &end, SECRET];
+    // The server names the client's session again, and shows no certificate.
+    let short = [hello_of(2, &[7; 32]), end.clone()].concat();
+    let resumed: &[&[u8]] = &[&hello_of(1, &[7; 32]), &short, &end, SECRET];
+    let types = "outputs.0.eve-log.types.1";
+    for (settings, extended, tells_resumed) in [
+        (format!("{types}=tls"), false, false),
+        (format!("{types}.tls.extended=no"), false, true),
+        (format!("{types}.tls.extended=yes"), true, true),
+        (format!("{types}.tls.session-resumption=no"), false, false),
+        (format!("{types}.tls.session-resumption=yes"), false, true),
+    ] {
+        let told = |said: &[&[u8]]| {
+            let mut tape = Tape::default();
+            tape.session((CLIENT, 40_000), (SERVER, 443), said);
+            let how = How::rules("")
+                .set("outputs.1.fast.enabled=yes")
+                .set("outputs.0.eve-log.types.0=alert");
+            let left = sense_tape(&tape, &how.set(&settings));
+            left.of("tls").into_iter().cloned().collect::<Vec<_>>()
+        };
+        let [record] = &told(whole)[..] else {
+            panic!("one record: {settings}");
+        };
+        assert_eq!(record["tls"]["subject"], "CN=a.example", "{settings}");
+        for field in ["version", "fingerprint", "serial", "notbefore"] {
+            let has = record["tls"].get(field).is_some();
+            assert_eq!(has, extended, "{field} {settings}");
+        }
+        let of_resumed = told(resumed);
+        assert_eq!(of_resumed.len(), usize::from(tells_resumed), "{settings}");
+        let is_said = |r: &serde_json::Value| r["tls"]["session_resumed"] == true;
+        assert!(of_resumed.iter().all(is_said), "{settings} {of_resumed:?}");
+    }
 }
 
 /// What a client shows and sends after its hello is of its direction; what was said of its hello is not said again.
