@@ -8,6 +8,7 @@ use weir_bpf::abi::{self, meter};
 fn buckets_have_the_same_layout_in_c_and_rust() {
     let btf = contract::btf_of("middlebox");
     same_layout!(btf, "weir_meter", abi::Meter, name, tat);
+    same_layout!(btf, "weir_count", abi::Count, name);
 }
 
 #[test]
@@ -17,6 +18,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         header,
         &[
             ("WEIR_METER_WAYS", abi::METER_WAYS as u64),
+            ("WEIR_COUNT_WAYS", abi::COUNT_WAYS as u64),
             ("WEIR_METER_LEN4", meter::LEN4.into()),
             ("WEIR_METER_LEN6", meter::LEN6.into()),
             ("WEIR_METER_SOURCE", meter::SOURCE.into()),
