@@ -431,6 +431,20 @@ impl<const WIDTH: u32> Number<WIDTH> {
         wide.learn_from_bits(self.tnum);
         self.set_half(half);
         self.set_wide(wide);
+        if let Some(only) = self.single() {
+            *self = Self::constant(only);
+        }
+    }
+
+    /// The only number with the known bits in the unsigned range: neither of the two knows it alone (`__update_reg64_bounds` of the kernel, from
+    /// the stable releases of early 2026 on). With facts that contradict each other it is any number, as there.
+    fn single(&self) -> Option<u64> {
+        let next = self.tnum.after(self.umin);
+        match self.tnum.holds(self.umin) {
+            true => (next > self.umax).then_some(self.umin),
+            false if next == self.tnum.max() => Some(next),
+            false => (next <= self.umax && self.tnum.after(next) > self.umax).then_some(next),
+        }
     }
 
     fn learn_bits_from_ranges(&mut self) {

@@ -57,6 +57,27 @@ impl<const WIDTH: u32> KnownBits<WIDTH> {
         (self.mask == 0).then_some(self.value)
     }
 
+    /// The least member above a number; the greatest member if there is none.
+    pub(crate) fn after(self, number: u64) -> u64 {
+        if number >= self.max() {
+            return self.max();
+        }
+        let from = number + 1;
+        let wrong = (from ^ self.value) & !self.mask & Self::ALL;
+        let Some(highest) = wrong.checked_ilog2() else {
+            return from;
+        };
+        let below = ones(highest + 1);
+        if self.value & (1 << highest) != 0 {
+            // A one is missing there: all below it is as small as it can be.
+            return (from & !below) | (self.value & below);
+        }
+        // A zero is missing there: the next unknown bit above becomes one. There is one, because the greatest member is above `number`.
+        let free = self.mask & !from & !below;
+        let bit = 1 << free.trailing_zeros();
+        (from & !(bit | (bit - 1))) | bit | (self.value & (bit - 1))
+    }
+
     /// Whether all bits are known.
     pub(crate) fn is_constant(self) -> bool {
         self.mask == 0

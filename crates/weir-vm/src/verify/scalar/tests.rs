@@ -419,6 +419,31 @@ fn a_half_over_zero_learns_from_its_unsigned_range() {
     assert_eq!((positive.s32_min, positive.s32_max), (0, 30));
 }
 
+/// Of numbers from 7 to 2^32 + 6 whose lower half is 0 there is one. Linux 6.18 refuses to add it to a pointer.
+#[test]
+fn the_only_number_of_range_and_bits_is_known() {
+    let few = Scalar::UNKNOWN.zero_extend(5);
+    let half = few.alu(Alu::Sub, false, &Scalar::constant(8));
+    let mut sum = half.alu(Alu::Add, true, &Scalar::constant(7));
+    assert_eq!((sum.umin, sum.umax), (7, 0x1_0000_0006));
+    let branch = Scalar::refine(Cond::Eq, false, true, &mut sum, &mut Scalar::constant(0));
+    assert!(branch && sum == Scalar::constant(0x1_0000_0000), "{sum:?}");
+}
+
+#[test]
+fn the_member_after_a_number_is_the_least_above_it() {
+    for mask in 0..64_u64 {
+        for value in (0..64).filter(|value| value & mask == 0) {
+            let bits = KnownBits::<8> { value, mask };
+            for number in 0..256 {
+                let least = (number + 1..256).find(|n| bits.holds(*n));
+                let wanted = least.unwrap_or(bits.max());
+                assert_eq!(bits.after(number), wanted, "{value}/{mask} {number}");
+            }
+        }
+    }
+}
+
 /// Numbers near the ends of ranges more often than others.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
