@@ -238,6 +238,7 @@ pub struct Machine {
     /// Where exceptions of that program go.
     catches: Option<usize>,
     stack: Box<[u8; STACK_TOTAL]>,
+    blank: u8,
     scratch: Scratch,
     generation: u32,
     epoch: u64,
@@ -340,6 +341,7 @@ impl Machine {
             program: 0,
             catches: None,
             stack: Box::new([0; STACK_TOTAL]),
+            blank: 0,
             scratch: Scratch::default(),
             generation: 0,
             epoch: 0,
@@ -605,6 +607,7 @@ impl Machine {
         self.epoch += 1;
         let memory = Memory {
             stack: &mut self.stack,
+            blank: self.blank,
             depth: 0,
             frame: Some(frame),
             generation: 0,
@@ -759,6 +762,12 @@ impl Machine {
             .unwrap_or_default()
     }
 
+    /// Says what bytes of the stack hold that nobody wrote: 0, unless this says otherwise. In the kernel it is what was there before. A program
+    /// whose results differ between two values depends on it, for example on the buffer of a helper that failed.
+    pub fn set_blank_stack(&mut self, byte: u8) {
+        self.blank = byte;
+    }
+
     /// The interfaces, routes and neighbours that `bpf_fib_lookup` and `bpf_check_mtu` know of; none unless set.
     pub fn set_routes(&mut self, routes: Routes) {
         self.scratch.routes = routes;
@@ -837,6 +846,7 @@ impl Machine {
         self.epoch += 1;
         let memory = Memory {
             stack: &mut self.stack,
+            blank: self.blank,
             depth: 0,
             frame,
             generation: next_generation(self.generation),

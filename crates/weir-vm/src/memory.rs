@@ -173,6 +173,8 @@ type Access<T> = Result<T, Box<AccessFault>>;
 /// The regions of one run.
 pub(crate) struct Memory<'r> {
     pub(crate) stack: &'r mut [u8; STACK_TOTAL],
+    /// What a call frame's stack holds when it begins.
+    pub(crate) blank: u8,
     /// Number of the running call frame.
     pub(crate) depth: usize,
     pub(crate) frame: Option<&'r mut Frame>,
@@ -509,12 +511,12 @@ impl Memory<'_> {
         self.load::<1>(address).ok().map(|[byte]| byte)
     }
 
-    /// Zeroes the stack of the running call frame, so that reading what was not written yields zero.
+    /// Clears the stack of the running call frame, so that reading what was not written yields the same each time.
     #[inline]
     pub(crate) fn clear_stack(&mut self) {
         let start = self.depth * STACK_BYTES;
         if let Some(stack) = self.stack.get_mut(start..start + STACK_BYTES) {
-            stack.fill(0);
+            stack.fill(self.blank);
         }
     }
 
