@@ -1,5 +1,5 @@
 //! Real captures through every example policy: all engines give the reference's verdicts, bytes, log lines and counters. Without `WEIR_LONG=1` a
-//! policy meets one capture in four.
+//! policy meets one capture in seven.
 //!
 //! Where a policy keeps connections, captures follow each other a day apart: time that goes back is nothing engines agree on.
 //! Captures are those of other projects when they are there; the project's own (tests/captures) always.

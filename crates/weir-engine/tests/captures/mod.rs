@@ -9,7 +9,7 @@ use weir_packet::pcap::{Capture, CaptureError};
 use crate::common::Sample;
 
 /// One in so many captures meets a policy unless `WEIR_LONG=1`.
-const DEALT: usize = 4;
+const DEALT: usize = 7;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
