@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::Serialize;
 use weir_engine::edge::{self, EdgeError};
-use weir_engine::network;
+use weir_engine::network::{self, DeviceChanges};
 use weir_runtime::history::{Author, History};
 use weir_runtime::status::{CheckedServer, checked_servers};
 use weir_runtime::{Planned, RuntimeError};
@@ -90,6 +90,7 @@ enum Why {
     Changed,
     Again,
     Detached,
+    Device,
     Edited,
 }
 
@@ -100,6 +101,7 @@ impl Why {
             Why::Changed => "file changed",
             Why::Again => "tried again",
             Why::Detached => "a port had lost its program",
+            Why::Device => "a workload's device appeared",
             Why::Edited => "edits are reverted",
         }
     }
@@ -118,6 +120,8 @@ struct Watched {
     version: Option<u64>,
     /// What ran when this was last looked at.
     records: Records,
+    /// Devices of workloads that do not exist.
+    missing: Vec<String>,
     due: Option<Instant>,
     pause: Duration,
     children: Vec<Wanted>,
@@ -382,17 +386,45 @@ impl Agent {
         };
         let is_applied = one.state == State::Applied;
         match standing(&edge) {
-            Ok((records, _)) if records != one.records => self.plan(path, Why::Edited, events),
-            Ok((_, is_attached)) if is_applied && !is_attached => {
-                self.plan(path, Why::Detached, events);
+            Ok(now) if now.records != one.records => self.plan(path, Why::Edited, events),
+            Ok(now) if is_applied && !now.is_attached => self.plan(path, Why::Detached, events),
+            Ok(now) if is_applied && !now.devices.new.is_empty() => {
+                self.plan(path, Why::Device, events);
             }
-            Ok(_) => {
+            Ok(now) => {
+                self.tell_missing(path, &edge, now.devices.missing, events);
                 if let Err(error) = self.look_at_health(path, &edge, events) {
                     self.fail(path, Some(edge), error.to_string(), events);
                 }
             }
             Err(error) => self.fail(path, Some(edge), error.to_string(), events),
         }
+    }
+
+    /// Says which devices of workloads went since the last look. The agent attaches them when they are back.
+    fn tell_missing(
+        &mut self,
+        path: &Path,
+        edge: &str,
+        missing: Vec<String>,
+        events: &mut Vec<Event>,
+    ) {
+        let Some(one) = self.files.get_mut(path) else {
+            return;
+        };
+        let gone: Vec<&str> = (missing.iter())
+            .filter(|name| !one.missing.contains(name))
+            .map(String::as_str)
+            .collect();
+        if !gone.is_empty() {
+            events.push(Event::Warning {
+                text: format!(
+                    "edge {edge}: no such device: {}; its workload is attached when it appears",
+                    gone.join(", ")
+                ),
+            });
+        }
+        one.missing = missing;
     }
 
     /// Says which servers went down or came back since the last look.
@@ -435,7 +467,7 @@ impl Agent {
             Some(edge) => weir_runtime::plan_alone(path, edge),
             None => weir_runtime::plan(path, None),
         };
-        let planned = match planned {
+        let mut planned = match planned {
             Ok(planned) => planned,
             Err(error) => {
                 let text = match &error {
@@ -455,6 +487,7 @@ impl Agent {
                 return self.fail(path, None, text.trim_end().to_owned(), events);
             }
         };
+        planned.wait_for_devices();
         let edge = planned.edge.clone();
         let stamps = planned
             .files
@@ -494,7 +527,12 @@ impl Agent {
     ) -> Result<(), RuntimeError> {
         let edge = &planned.edge;
         let digest = digest(planned);
-        let (records, is_attached) = standing(edge)?;
+        let Standing {
+            records,
+            is_attached,
+            devices,
+        } = standing(edge)?;
+        let is_attached = is_attached && devices.new.is_empty();
         let is_running = planned.is_running()?;
         let is_known = self
             .owned
@@ -539,7 +577,10 @@ impl Agent {
             self.note(edge, why.text(), events);
             State::Applied
         };
-        let records = standing(edge)?.0;
+        let Standing {
+            records, devices, ..
+        } = standing(edge)?;
+        self.tell_missing(path, edge, devices.missing, events);
         self.own(
             edge,
             Some(Source {
@@ -572,6 +613,7 @@ impl Agent {
                 error: None,
                 version: None,
                 records: (None, None),
+                missing: Vec::new(),
                 due: None,
                 pause: PAUSE,
                 children: Vec::new(),
@@ -680,8 +722,16 @@ fn lock(state: &Path) -> Result<File, AgentError> {
     }
 }
 
-/// What runs of an edge, and whether all its ports are attached.
-fn standing(edge: &str) -> Result<(Records, bool), RuntimeError> {
+/// What runs of an edge.
+struct Standing {
+    records: Records,
+    /// Every port of the graph runs its program.
+    is_attached: bool,
+    /// Of the workloads.
+    devices: DeviceChanges,
+}
+
+fn standing(edge: &str) -> Result<Standing, RuntimeError> {
     let (graph, is_attached) = match edge::status(edge) {
         Ok(status) => {
             let is_attached = status.ports.iter().all(|port| port.attached);
@@ -691,7 +741,11 @@ fn standing(edge: &str) -> Result<(Records, bool), RuntimeError> {
         Err(error) => return Err(error.into()),
     };
     let networks = network::look(edge)?.map(|look| look.text);
-    Ok(((graph, networks), is_attached))
+    Ok(Standing {
+        records: (graph, networks),
+        is_attached,
+        devices: network::device_changes(edge)?.unwrap_or_default(),
+    })
 }
 
 /// Of a file and all that it names.

@@ -4,10 +4,12 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Output;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use weir_kernel::NetNs;
 
+use crate::live_agent::Running;
 use crate::live_bed::{file, root, stderr, weir};
 
 struct Bed {
@@ -17,9 +19,11 @@ struct Bed {
 
 impl Bed {
     fn new() -> Bed {
+        static BEDS: AtomicU32 = AtomicU32::new(0);
+        let number = BEDS.fetch_add(1, Ordering::Relaxed);
         let bed = Bed {
             host: NetNs::create("wlh").expect("a namespace"),
-            edge: format!("workloads-{}", std::process::id()),
+            edge: format!("workloads-{}-{number}", std::process::id()),
         };
         let edge = &bed.edge;
         let document = format!(
@@ -162,4 +166,96 @@ fn workloads_come_move_and_go() {
         document.contains("w2") && !document.contains("w3"),
         "{document}"
     );
+}
+
+/// Devices of workloads come after the agent, go, and come back as other devices: after a boot, or with virtual machines that restart.
+#[test]
+fn the_agent_attaches_devices_when_they_appear() {
+    if !root("the_agent_attaches_devices_when_they_appear") {
+        return;
+    }
+    let bed = Bed::new();
+    let agent_folder = file("workloads-agent", "").with_extension("d");
+    std::fs::create_dir_all(&agent_folder).expect("writable");
+    let state = agent_folder.with_extension("state");
+    let workload = |n: u8| {
+        format!(
+            "[[network.workload]]\nname = \"w{n}\"\nsubnet = \"web\"\ndevice = \"tap{n}\"\naddress = \"10.1.0.{n}\"\n"
+        )
+    };
+    let document = format!(
+        "version = 2\n[[edge]]\nname = \"{}\"\n[[tenant]]\nname = \"red\"\n[[network]]\nname = \"n\"\ntenant = \"red\"\n\
+         [[network.subnet]]\nname = \"web\"\nprefix = \"10.1.0.0/24\"\n{}{}{}",
+        bed.edge,
+        workload(1),
+        workload(2),
+        workload(3)
+    );
+    let path = agent_folder.join("networks.toml");
+    std::fs::write(&path, document).expect("writable");
+    let one = bed.station("tap1", "w1", 1);
+    let two = bed.station("tap2", "w2", 2);
+    // A command of a user is told what is missing; it changes nothing.
+    bed.refused(
+        &["apply", path.to_str().expect("UTF-8")],
+        "no device named `tap3`",
+    );
+    let agent = Running::start(&bed.host, &agent_folder, &state);
+    let missing = agent.event("warning");
+    let text = missing["text"].as_str().unwrap_or_default();
+    assert!(text.contains("tap3"), "{missing}");
+    assert!(
+        reaches(&one, &two, 2),
+        "what is there does not wait for what is not"
+    );
+
+    let applied = |why: &str| {
+        loop {
+            let event = agent.event("applied");
+            if event["why"] == why {
+                return;
+            }
+        }
+    };
+    let appeared = "a workload's device appeared";
+    let three = bed.station("tap3", "w3", 3);
+    applied(appeared);
+    assert!(reaches(&one, &three, 3) && reaches(&three, &two, 2));
+
+    // A virtual machine restarts: the name is that of another device.
+    bed.host.ip(&["link", "delete", "tap3"]).expect("deleted");
+    let gone = agent.event("warning");
+    assert!(
+        gone["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("tap3")),
+        "{gone}"
+    );
+    assert!(reaches(&one, &two, 2));
+    // While one is missing, workloads are added.
+    let four = bed.station("tap4", "w4", 4);
+    drop(agent);
+    bed.done(&[
+        "net",
+        "workload",
+        "add",
+        "n/w4",
+        "--subnet",
+        "web",
+        "--device",
+        "tap4",
+        "--address",
+        "10.1.0.4",
+    ]);
+    assert!(reaches(&one, &four, 4));
+    bed.done(&["net", "workload", "delete", "n/w4"]);
+    let agent = Running::start(&bed.host, &agent_folder, &state);
+    agent.event("adopted");
+    let again = bed.station("tap3", "w3", 3);
+    let event = agent.event("applied");
+    assert_eq!(event["why"], appeared);
+    assert!(reaches(&one, &again, 3));
+    drop(agent);
+    let _ = std::fs::remove_dir_all(&agent_folder);
+    let _ = std::fs::remove_dir_all(&state);
 }

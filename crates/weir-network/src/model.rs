@@ -40,14 +40,15 @@ impl PartialEq for Document {
 }
 
 impl Document {
-    /// Reads the MAC addresses that workloads of an edge take from their devices. `read`: full name and device of a workload.
+    /// Reads the MAC addresses that workloads of an edge take from their devices. `read`: full name and device of a workload; `None`: its device
+    /// does not exist.
     ///
     /// # Errors
     /// What `read` returned.
     pub fn read_devices<E>(
         &mut self,
         edge: &str,
-        mut read: impl FnMut(&str, &str) -> Result<Mac, E>,
+        mut read: impl FnMut(&str, &str) -> Result<Option<Mac>, E>,
     ) -> Result<(), E> {
         for network in &mut self.networks {
             for workload in &mut network.workloads {
@@ -55,7 +56,7 @@ impl Document {
                     (&mut workload.mac, workload.edge.value == edge)
                 {
                     let name = format!("{}/{}", network.name.value, workload.name.value);
-                    mac.value = Some(read(&name, &workload.device)?);
+                    mac.value = read(&name, &workload.device)?;
                 }
             }
         }

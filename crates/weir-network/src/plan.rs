@@ -86,6 +86,20 @@ impl EdgeNetworks {
         let behind = behind.filter(|(vi, _)| vi.peer != 0 && vi.slot == net_slot::TUNNEL);
         workloads.chain(behind.map(|(_, vid)| vid))
     }
+
+    /// The plan without the devices of these names: packets to their workloads have no link (`no_link`), all else is as it was.
+    #[must_use]
+    pub fn without_devices(&self, names: &[String]) -> EdgeNetworks {
+        let mut plan = self.clone();
+        plan.devices.retain(|one| {
+            let is_here = !names.contains(&one.device);
+            if !is_here && let Some(port) = plan.interfaces.get_mut(one.port as usize) {
+                (port.peer, port.slot) = (0, net_slot::NOWHERE);
+            }
+            is_here
+        });
+        plan
+    }
 }
 
 /// A function that hands packets to the helper.

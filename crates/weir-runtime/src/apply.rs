@@ -28,6 +28,12 @@ pub struct Applied {
 }
 
 impl Planned {
+    /// From now on a workload whose device does not exist is left out and no mistake: who says so looks at
+    /// [`weir_engine::network::device_changes`], and applies again.
+    pub fn wait_for_devices(&mut self) {
+        self.waits = true;
+    }
+
     /// Makes the edge what was planned. `force`: also with a document of a lower version than the one that runs, and with a document of
     /// networks that belong to a configuration.
     ///
@@ -77,7 +83,10 @@ impl Planned {
             return Ok(None);
         };
         let edge = &self.edge;
-        let running = Networks::open(edge)?;
+        let mut running = Networks::open(edge)?;
+        if self.waits {
+            running.wait_for_devices();
+        }
         let version = part.checked.document.version;
         if running.version() > version && !force {
             return Err(RuntimeError::Usage(format!(

@@ -253,12 +253,37 @@ pub struct NetworksApplied {
     pub applied: network::Applied,
 }
 
-/// Makes the networks of an edge what a record says: one that ran before, or one that was changed since.
+/// Makes the networks of an edge what a record says: one that ran before, or one that was changed since. Workloads whose devices do not exist are
+/// left out until they do.
 ///
 /// # Errors
 /// The document has mistakes, or the kernel refused; what ran before runs on.
 pub fn apply(edge: &str, record: &Record) -> Result<NetworksApplied, RuntimeError> {
-    let mut running = Networks::open(edge)?;
+    apply_held(edge, record, Networks::open(edge)?)
+}
+
+/// The same, if a generation still runs; `None`: another one does.
+///
+/// # Errors
+/// As of [`apply`].
+pub(crate) fn apply_after(
+    generation: u64,
+    edge: &str,
+    record: &Record,
+) -> Result<Option<NetworksApplied>, RuntimeError> {
+    let running = Networks::open(edge)?;
+    match running.generation() == generation {
+        true => apply_held(edge, record, running).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn apply_held(
+    edge: &str,
+    record: &Record,
+    mut running: Networks,
+) -> Result<NetworksApplied, RuntimeError> {
+    running.wait_for_devices();
     let plan = Arc::new(record.plan_beside(edge, &running)?);
     let applied = running.apply(&plan, &record.write()?)?;
     Ok(NetworksApplied { plan, applied })

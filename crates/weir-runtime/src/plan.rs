@@ -30,6 +30,8 @@ pub struct Planned {
     pub notes: Vec<String>,
     /// Every file that was asked for, the one that was named first.
     pub files: FilesRead,
+    /// Workloads whose devices do not exist are left out until they do.
+    pub(crate) waits: bool,
     /// The configuration of the whole edge; `None`: a document of networks alone, which says nothing of the graph.
     pub(crate) configuration: Option<PathBuf>,
 }
@@ -119,6 +121,7 @@ pub fn plan_alone(path: &Path, edge: &str) -> Result<Planned, RuntimeError> {
         warnings: Vec::new(),
         notes: Vec::new(),
         files: vec![(path.to_owned(), Some(text.clone().into_bytes()))],
+        waits: false,
         configuration: None,
     };
     let name = path.display().to_string();
@@ -184,6 +187,7 @@ fn of_configuration(path: &Path, edge: Option<&str>) -> Result<Planned, RuntimeE
         warnings: Vec::new(),
         notes: Vec::new(),
         files,
+        waits: false,
         configuration: Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
     };
     if config.has_graph() {
@@ -214,6 +218,7 @@ fn of_document(path: &Path, edge: Option<&str>) -> Result<Planned, RuntimeError>
         warnings: Vec::new(),
         notes: Vec::new(),
         files: Vec::new(),
+        waits: false,
         configuration: None,
     };
     let part = planned.networks_of_file(path, edge)?;

@@ -57,15 +57,20 @@ pub(crate) fn read(
     edge: &str,
 ) -> Result<BTreeMap<String, String>, RuntimeError> {
     let mut found = BTreeMap::new();
-    document.read_devices(edge, |name: &str, device: &str| -> Result<Mac, RuntimeError> {
-        let far = far_end(device)?.ok_or_else(|| {
+    document.read_devices(edge, |name: &str, device: &str| -> Result<Option<Mac>, RuntimeError> {
+        let far = far_end(device)?;
+        if far.is_none() && weir_kernel::iface::find_index(device).is_none() {
+            // An apply refuses the device by its name, or waits for it and reads its address then.
+            return Ok(None);
+        }
+        let far = far.ok_or_else(|| {
             RuntimeError::Failed(format!(
                 "workload {name} has `mac = \"device\"`, and {device} is not a veth whose peer can be read from here; write its MAC address: `mac = \"02:...\"`"
             ))
         })?;
         let mac = Mac(far.mac);
         found.insert(name.to_owned(), mac.to_string());
-        Ok(mac)
+        Ok(Some(mac))
     })?;
     Ok(found)
 }

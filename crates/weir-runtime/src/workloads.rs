@@ -4,9 +4,11 @@
 //! the edges that know of it; docs/networks.md says in which order to tell them.
 
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
-use weir_engine::network;
+use weir_engine::network::{self, NetworkError};
+use weir_kernel::iface;
 use weir_policy::Diagnostics;
 
 use crate::error::RuntimeError;
@@ -65,12 +67,37 @@ pub struct Changed {
     pub applied: Option<NetworksApplied>,
 }
 
-/// Changes a workload of the networks that run on an edge.
+/// How long a change waits for other changes of the same edge.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause before it tries again.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Changes a workload of the networks that run on an edge. Changes of several processes at the same time follow each other.
 ///
 /// # Errors
 /// No networks run there, or they belong to a configuration; the change makes no valid document, or the kernel refused it. What ran before
 /// runs on.
 pub fn change(edge: &str, change: &Change) -> Result<Changed, RuntimeError> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let busy = match attempt(edge, change) {
+            Ok(Some(changed)) => return Ok(changed),
+            Ok(None) => RuntimeError::Failed(format!(
+                "the networks of edge {edge} were modified concurrently; retry"
+            )),
+            Err(busy @ RuntimeError::Network(NetworkError::Busy { .. })) => busy,
+            Err(error) => return Err(error),
+        };
+        if Instant::now() >= until {
+            return Err(busy);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// `None`: another process changed the document since it was read here.
+fn attempt(edge: &str, change: &Change) -> Result<Option<Changed>, RuntimeError> {
     let Some(look) = network::look(edge)? else {
         return Err(RuntimeError::Failed(format!(
             "edge {edge} runs no networks here; `weir apply DOCUMENT` starts them"
@@ -88,18 +115,39 @@ pub fn change(edge: &str, change: &Change) -> Result<Changed, RuntimeError> {
     let is_same = text == record.text;
     record.text = text;
     let (_, warnings) = record.check()?;
-    if is_same {
-        return Ok(Changed {
+    // A device that is another one than before has to be attached.
+    let is_attached = || -> Result<bool, NetworkError> {
+        let devices = network::device_changes(edge)?.unwrap_or_default();
+        Ok(devices.new.is_empty())
+    };
+    if is_same && is_attached()? {
+        return Ok(Some(Changed {
             warnings,
             applied: None,
-        });
+        }));
+    }
+    if let Some(device) = device_here(edge, change)
+        && iface::find_index(device).is_none()
+    {
+        return Err(RuntimeError::Failed(format!(
+            "edge {edge} has no device named `{device}`: create it first (`ip link`)"
+        )));
     }
     record.read_devices(edge)?;
-    let applied = networks::apply(edge, &record)?;
-    Ok(Changed {
+    let applied = networks::apply_after(look.generation, edge, &record)?;
+    Ok(applied.map(|applied| Changed {
         warnings,
         applied: Some(applied),
-    })
+    }))
+}
+
+/// The device on an edge that a change names.
+fn device_here<'c>(here: &str, change: &'c Change) -> Option<&'c str> {
+    match change {
+        Change::Add(one) if one.edge.as_ref().is_none_or(|edge| edge == here) => Some(&one.device),
+        Change::Move { device, edge, .. } if edge.as_deref() == Some(here) => device.as_deref(),
+        _ => None,
+    }
 }
 
 /// A workload as the section `[[network.workload]]` of a document that names its edge.

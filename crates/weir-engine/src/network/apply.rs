@@ -105,6 +105,17 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Names of devices of workloads that do not exist.
+    fn missing(&self, plan: &EdgeNetworks) -> Vec<String> {
+        let names = plan.devices.iter().map(|one| &one.device);
+        names
+            .filter(|name| !self.devices.contains_key(*name))
+            .cloned()
+            .collect()
+    }
+}
+
 impl weir_network::Host for Host {
     fn device(&self, name: &str) -> Option<weir_network::Device> {
         self.devices.get(name).copied()
@@ -124,6 +135,8 @@ pub struct Applied {
     pub attached: Vec<String>,
     /// Names of devices.
     pub detached: Vec<String>,
+    /// Names of devices of workloads that do not exist yet ([`Networks::wait_for_devices`]).
+    pub waiting: Vec<String>,
     /// Functions whose programs were loaded, as `network/function`.
     pub loaded: Vec<String>,
     /// Whether maps and programs were made anew: at first, and to grow.
@@ -176,6 +189,8 @@ pub struct Networks {
     pub(super) edge: String,
     pub(super) folder: Folder,
     pub(super) running: Option<Running>,
+    /// Workloads whose devices do not exist are attached later.
+    waits: bool,
     /// Asks whether the running generation's devices are what they were while its successor is planned: of thousands it takes as long.
     asked: Option<JoinHandle<Same>>,
 }
@@ -218,6 +233,7 @@ impl Networks {
             edge: edge.to_owned(),
             folder,
             running,
+            waits: false,
             asked: None,
         };
         networks.unwatch()?;
@@ -275,6 +291,12 @@ impl Networks {
         self.running.as_ref().map(|r| &r.set)
     }
 
+    /// From now on a workload whose device does not exist is left out, not a mistake. [`device_changes`] tells when it exists, and applying the same
+    /// plan then attaches it.
+    pub fn wait_for_devices(&mut self) {
+        self.waits = true;
+    }
+
     /// Makes them what is planned; `text` is the document that the plan comes from.
     ///
     /// # Errors
@@ -328,6 +350,12 @@ impl Networks {
         let names = plan.devices.iter().map(|one| &one.device).chain(underlay);
         let mut host = Host::look(names.map(String::as_str), &known)?;
         host.tunnel = self.kernel_tunnel(plan)?;
+        let waiting = match self.waits {
+            true => host.missing(plan),
+            false => Vec::new(),
+        };
+        let rest = (!waiting.is_empty()).then(|| plan.without_devices(&waiting));
+        let plan = rest.as_ref().unwrap_or(plan);
         let buckets = self.set().map_or(0, |set| set.capacity().buckets);
         let mut half = plan.tables(&host, buckets)?;
         let devices = self.devices(plan, &host)?;
@@ -382,6 +410,7 @@ impl Networks {
             capacity: set.capacity(),
             digest: digest().to_owned(),
             devices: all,
+            waiting: waiting.clone(),
             functions: functions.states,
             version: plan.version,
             numbers: Arc::clone(&plan.numbers),
@@ -434,6 +463,7 @@ impl Networks {
             generation,
             attached,
             detached: gone,
+            waiting,
             loaded: functions.loaded,
             remade,
             memory,
@@ -777,6 +807,39 @@ fn find(path: &Path) -> Result<Option<Running>, NetworkError> {
         }
     }
     Ok(None)
+}
+
+/// How the devices of an edge's workloads differ from those that its generation was made for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceChanges {
+    /// Names that no device has any more, or not yet.
+    pub missing: Vec<String>,
+    /// Names that are to be attached: those of devices that were missing, and of other devices than before.
+    pub new: Vec<String>,
+}
+
+/// Looks at the devices of an edge's workloads by name; `None`: no networks of it run here.
+///
+/// # Errors
+/// Its state cannot be read, or there is no socket to ask by.
+pub fn device_changes(edge: &str) -> Result<Option<DeviceChanges>, NetworkError> {
+    let Some(running) = find(&folder_of(edge)?)? else {
+        return Ok(None);
+    };
+    let state = &running.state;
+    let workloads = state.devices.iter();
+    let workloads: Vec<&DeviceState> = workloads
+        .filter(|device| device.role == Role::Workload)
+        .collect();
+    let all = workloads.iter();
+    let same = iface::still_named(all.map(|device| (device.ifindex, device.name.as_str())))?;
+    let other = workloads.iter().zip(same).filter(|(_, same)| !same);
+    let other = other.map(|(device, _)| &device.name);
+    let (new, missing) = other
+        .chain(&state.waiting)
+        .cloned()
+        .partition(|name| iface::find_index(name).is_some());
+    Ok(Some(DeviceChanges { missing, new }))
 }
 
 /// What runs of an edge's networks, without holding it: the set, the document, the numbers, and names of devices.

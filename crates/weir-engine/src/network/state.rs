@@ -31,6 +31,9 @@ pub(super) struct State {
     pub(super) capacity: Capacity,
     pub(super) digest: String,
     pub(super) devices: Vec<DeviceState>,
+    /// Names of devices of workloads that did not exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) waiting: Vec<String>,
     /// Index of the end of the pair that packets go around by.
     pub(super) pair: u32,
     /// Functions with programs of their own.
