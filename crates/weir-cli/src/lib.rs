@@ -23,6 +23,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The program `weir`.
 pub fn weir() -> ExitCode {
+    if called_as(commands::CNI_PLUGIN) {
+        weir_kernel::pins::share_bpffs();
+        return commands::cni();
+    }
     let args: args::Args = parsed(args::table::weir());
     output::set_color(args.color);
     if weir_agent::is_orphan() {
@@ -32,6 +36,12 @@ pub fn weir() -> ExitCode {
     // `ip netns exec` hides it, and with it all that runs.
     weir_kernel::pins::share_bpffs();
     exit(commands::dispatch(args))
+}
+
+/// Whether the program was started by this name: container runtimes run plugins by their names in a folder, without arguments.
+fn called_as(name: &str) -> bool {
+    let called = std::env::args_os().next().unwrap_or_default();
+    std::path::Path::new(&called).file_name() == Some(std::ffi::OsStr::new(name))
 }
 
 /// The program `weir-lab`.

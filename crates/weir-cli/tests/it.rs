@@ -38,6 +38,7 @@ mod live_bench_xdp;
 mod live_bench_xsk;
 mod live_big_sets;
 mod live_checksums;
+mod live_cni;
 mod live_connections;
 mod live_demo;
 mod live_edge;

@@ -1,10 +1,10 @@
-//! The addresses of the interfaces of a network namespace, as `ip address` lists them.
+//! The addresses of the interfaces of a network namespace, as `ip address` lists and adds them.
 
 use std::io;
 use std::net::IpAddr;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST};
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NLM_F_REQUEST};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::KernelError;
@@ -41,6 +41,34 @@ pub fn read() -> Result<Vec<OwnAddress>, KernelError> {
     };
     asked().map_err(|e| KernelError::sys("read the addresses", e))?;
     Ok(found)
+}
+
+/// Gives an interface of the current namespace an address, without duplicate address detection; one that it has stays.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn add(address: &OwnAddress) -> Result<(), KernelError> {
+    let asked = || -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = match address.address {
+            IpAddr::V4(_) => AddressFamily::Inet,
+            IpAddr::V6(_) => AddressFamily::Inet6,
+        };
+        message.header.prefix_len = address.len;
+        message.header.index = address.device;
+        message.header.flags = AddressHeaderFlags::Nodad;
+        message
+            .attributes
+            .push(AddressAttribute::Local(address.address));
+        message
+            .attributes
+            .push(AddressAttribute::Address(address.address));
+        let socket = socket(0)?;
+        let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+        send(&socket, RouteNetlinkMessage::NewAddress(message), flags)?;
+        answers(&socket, |_, _| Ok(true))
+    };
+    asked().map_err(|e| KernelError::sys(format!("add the address {}", address.address), e))
 }
 
 fn own(message: &AddressMessage) -> Option<OwnAddress> {

@@ -56,7 +56,7 @@ pub use frames::FrameSocket;
 pub use icmp_socket::{IcmpSocket, Passed};
 pub use link::{Direction, Link, XdpMode};
 pub use map::{Map, MapDefinition};
-pub use netns::NetNs;
+pub use netns::{ForeignNetNs, NetNs};
 pub use note::Note;
 pub use object::{
     Batch, Hook, KernelObject, LoadedProgram, MapSizes, ProgramInfo, TEST_RUN_MIN, TestCtx,

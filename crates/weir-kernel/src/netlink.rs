@@ -1,5 +1,5 @@
-//! Making and removing devices over rtnetlink: the veth pair of its own through which an edge sends packets back to itself, and the VXLAN
-//! device of the kernel's that networks may use. Also where the far end of a veth is.
+//! Making and removing devices over rtnetlink: the veth pair of its own through which an edge sends packets back to itself, the VXLAN
+//! device of the kernel's that networks may use, and the pair of a container. Also where the far end of a veth is.
 //!
 //! Requests go to the namespace of the calling thread. Message formats: rtnetlink(7), include/uapi/linux/if_link.h.
 
@@ -19,10 +19,12 @@ const NLM_F_ACK: u16 = 4;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_LINK_NETNSID: u16 = 37;
 const NETNSA_NSID: u16 = 1;
 const NETNSA_FD: u16 = 3;
@@ -65,6 +67,53 @@ pub fn create_veth(name: &str, peer: &str, mtu: u32) -> Result<(), KernelError> 
         }
     }
     Ok(())
+}
+
+/// Makes a veth pair whose other end lies in another namespace, under a name and with a hardware address there. This end is up and without any
+/// address; the other one is down.
+///
+/// # Errors
+/// What the kernel refused: one of the names is taken.
+pub fn create_veth_into(
+    name: &str,
+    mtu: u32,
+    netns: BorrowedFd<'_>,
+    inside: &str,
+    mac: [u8; 6],
+) -> Result<(), KernelError> {
+    let mut end = Message::link(0);
+    end.attribute(IFLA_IFNAME, &c_name(inside));
+    end.attribute(IFLA_MTU, &mtu.to_ne_bytes());
+    end.attribute(IFLA_ADDRESS, &mac);
+    end.attribute(IFLA_NET_NS_FD, &netns.as_raw_fd().to_ne_bytes());
+    let mut message = Message::link(0);
+    message.attribute(IFLA_IFNAME, &c_name(name));
+    message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
+    message.nested(IFLA_LINKINFO, |info| {
+        info.attribute(IFLA_INFO_KIND, b"veth");
+        info.nested(IFLA_INFO_DATA, |data| {
+            data.attribute(VETH_INFO_PEER, &end.0)
+        });
+    });
+    let what = format!("make the veth pair {name} and {inside} in another namespace");
+    send(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &message)
+        .map_err(|e| KernelError::sys(what, e))?;
+    let brought = iface::index_of(name).and_then(|index| bring_up(name, index));
+    if brought.is_err() {
+        // As above.
+        let _ = remove(name);
+    }
+    brought
+}
+
+/// Sets a device of the current namespace up; the kernel gives it what addresses it gives to all.
+///
+/// # Errors
+/// No such device, or what the kernel refused.
+pub fn set_up(name: &str) -> Result<(), KernelError> {
+    let mut up = Message::link(iface::index_of(name)?);
+    up.flags(libc::IFF_UP);
+    send(RTM_NEWLINK, 0, &up).map_err(|e| KernelError::sys(format!("set {name} up"), e))
 }
 
 /// Makes a VXLAN device that is told by each packet where it goes (`external` in words of ip-link), up and without any address.
@@ -134,10 +183,7 @@ fn bring_up(name: &str, index: u32) -> Result<(), KernelError> {
         Ok(()) => {}
     }
     let mut up = Message::link(index);
-    // ifi_flags and ifi_change of struct ifinfomsg.
-    for at in [8, 12] {
-        up.0[at..at + 4].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
-    }
+    up.flags(libc::IFF_UP);
     send(RTM_NEWLINK, 0, &up).map_err(|e| KernelError::sys(format!("set {name} up"), e))
 }
 
@@ -154,6 +200,13 @@ impl Message {
         let mut info = vec![0u8; 16];
         info[4..8].copy_from_slice(&index.to_ne_bytes());
         Message(info)
+    }
+
+    /// Sets flags of the link: `ifi_flags` and `ifi_change` of struct ifinfomsg.
+    fn flags(&mut self, flags: i32) {
+        for at in [8, 12] {
+            self.0[at..at + 4].copy_from_slice(&flags.to_ne_bytes());
+        }
     }
 
     fn attribute(&mut self, kind: u16, value: &[u8]) {

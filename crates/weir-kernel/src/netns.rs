@@ -10,10 +10,10 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -24,11 +24,56 @@ use crate::{KernelError, netlink};
 /// Where `ip netns` keeps its names.
 const NAMES: &str = "/run/netns";
 
+/// File system of namespaces (include/uapi/linux/magic.h).
+const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
+
 /// A named network namespace, removed when the value is dropped.
 #[derive(Debug)]
 pub struct NetNs {
     name: String,
     fd: OwnedFd,
+}
+
+/// A network namespace of others, by the path of its file: it lives as long as anything refers to it.
+#[derive(Debug)]
+pub struct ForeignNetNs {
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+impl ForeignNetNs {
+    /// Opens the file (`/run/netns/NAME`, `/proc/PID/ns/net`); `None`: there is none, or it is not a network namespace any more.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path) -> Result<Option<Self>, KernelError> {
+        let failed = |e| KernelError::sys(format!("open {}", path.display()), e);
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(failed(e)),
+        };
+        let on = rustix::fs::fstatfs(&file).map_err(|e| failed(e.into()))?;
+        let is_namespace = on.f_type == NSFS_MAGIC;
+        Ok(is_namespace.then(|| Self {
+            path: path.to_owned(),
+            fd: OwnedFd::from(file),
+        }))
+    }
+
+    /// As of [`NetNs::run`].
+    ///
+    /// # Errors
+    /// It cannot be entered.
+    pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, KernelError> {
+        inside(&self.fd, &self.path.display().to_string(), f)
+    }
+}
+
+impl AsFd for ForeignNetNs {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 impl NetNs {
@@ -75,17 +120,7 @@ impl NetNs {
     /// Runs `f` on a thread of its own inside the namespace. A panic of `f`
     /// continues in the caller.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, KernelError> {
-        thread::scope(|scope| {
-            let inside = scope.spawn(|| {
-                enter(&self.fd)
-                    .map_err(|e| KernelError::sys(format!("enter namespace {}", self.name), e))?;
-                Ok(f())
-            });
-            match inside.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
+        inside(&self.fd, &self.name, f)
     }
 
     /// A command whose child process runs inside the namespace.
@@ -285,6 +320,24 @@ pub fn run_command(command: &mut Command) -> Result<String, KernelError> {
         return Err(failed(output.status.to_string(), &output.stderr));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs `f` on a thread of its own inside a namespace. A panic of `f` continues in the caller.
+fn inside<T: Send>(
+    fd: &OwnedFd,
+    name: &str,
+    f: impl FnOnce() -> T + Send,
+) -> Result<T, KernelError> {
+    thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            enter(fd).map_err(|e| KernelError::sys(format!("enter namespace {name}"), e))?;
+            Ok(f())
+        });
+        match inside.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 fn enter(fd: &OwnedFd) -> io::Result<()> {

@@ -9,15 +9,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader,
+    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
     NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteNextHop, RouteType,
-    RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteNextHop,
+    RouteProtocol, RouteScope, RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -198,6 +198,32 @@ pub fn ask_neighbour(device: u32, address: IpAddr) -> Result<(), KernelError> {
         answers(&socket, |_, _| Ok(true))
     };
     asked().map_err(|e| KernelError::sys(format!("ask for the neighbour {address}"), e))
+}
+
+/// Sends what has no better route to a router on an interface of the current namespace, in the main table.
+///
+/// # Errors
+/// What the kernel refused: the router is on no network of the interface.
+pub fn set_default(device: u32, router: IpAddr) -> Result<(), KernelError> {
+    let asked = || -> io::Result<()> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family_of(router);
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = RouteScope::Universe;
+        message.header.kind = RouteType::Unicast;
+        message.attributes.push(RouteAttribute::Oif(device));
+        let gateway = match router {
+            IpAddr::V4(router) => RouteAddress::Inet(router),
+            IpAddr::V6(router) => RouteAddress::Inet6(router),
+        };
+        message.attributes.push(RouteAttribute::Gateway(gateway));
+        let socket = socket(0)?;
+        let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+        send(&socket, RouteNetlinkMessage::NewRoute(message), flags)?;
+        answers(&socket, |_, _| Ok(true))
+    };
+    asked().map_err(|e| KernelError::sys(format!("set the default route through {router}"), e))
 }
 
 /// A neighbour whose link-layer address the kernel knows.

@@ -65,6 +65,8 @@ pub(crate) enum NetCommand {
     /// Add, move or delete a workload of the running networks
     #[command(subcommand)]
     Workload(WorkloadCommand),
+    /// Serve one call of a container runtime as a CNI plugin; for the link `weir-cni` in a folder of plugins
+    Cni,
     /// Manage the networks of many edges in etcd: push documents, wait until all edges run them
     Store(StoreArgs),
     /// Show running networks, functions and workloads, with counters and drop reasons
@@ -282,6 +284,16 @@ pub(crate) enum StoreWorkloadCommand {
         #[arg(value_name = "NETWORK/WORKLOAD")]
         workload: String,
     },
+}
+
+impl StoreWorkloadCommand {
+    /// `NETWORK/WORKLOAD`.
+    pub(crate) fn workload(&self) -> &str {
+        let (StoreWorkloadCommand::Add { workload, .. }
+        | StoreWorkloadCommand::Move { workload, .. }
+        | StoreWorkloadCommand::Delete { workload }) = self;
+        workload
+    }
 }
 
 /// Arguments of `weir net ping`.

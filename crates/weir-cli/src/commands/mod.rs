@@ -41,6 +41,8 @@ mod xsk;
 
 use std::process::ExitCode;
 
+pub(crate) use net::{CNI_PLUGIN, cni};
+
 use clap::ColorChoice;
 
 use crate::args::{Args, Command, LabCommand};

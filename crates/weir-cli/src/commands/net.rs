@@ -3,6 +3,7 @@
 //!
 //! Exit status 2: the document or a name is wrong; 1: the host refused. Whatever fails has changed nothing.
 
+mod cni;
 mod names;
 mod ping;
 mod store;
@@ -39,6 +40,14 @@ use crate::args::{ApplyArgs, CheckArgs, PlanArgs};
 use crate::failure::Failure;
 use crate::output;
 
+/// Name under which container runtimes start the plugin.
+pub(crate) const CNI_PLUGIN: &str = "weir-cni";
+
+/// Serves one call of a container runtime.
+pub(crate) fn cni() -> ExitCode {
+    cni::run()
+}
+
 pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
     let json = args.json;
     match &args.command {
@@ -66,6 +75,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         }
         NetCommand::Delete { networks, edge } => delete(networks, edge.as_deref(), args.json)?,
         NetCommand::Workload(command) => return workload::run(command, args.json),
+        NetCommand::Cni => return Ok(cni::run()),
         NetCommand::Store(what) => return store::run(what, args.json),
         NetCommand::Show { networks, edge } => {
             let (edge, look) = running_edge(edge.as_deref())?;

@@ -70,14 +70,17 @@ pub(super) fn run(args: &StoreArgs, as_json: bool) -> Result<ExitCode, Failure> 
             };
             output::out(&text)?;
         }
-        StoreCommand::Workload(command) => store.change(command, as_json)?,
+        StoreCommand::Workload(command) => {
+            let revision = store.change(command)?;
+            show_change(command.workload(), revision, as_json)?;
+        }
         StoreCommand::Accept => store.accept(as_json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// A client, and what it waits with.
-struct Store {
+pub(super) struct Store {
     client: Client,
     runtime: tokio::runtime::Runtime,
 }
@@ -92,7 +95,7 @@ struct Pushed {
 }
 
 impl Store {
-    fn open(folder: &Path) -> Result<Store, Failure> {
+    pub(super) fn open(folder: &Path) -> Result<Store, Failure> {
         let settings = Settings::of(folder)?;
         let Some(store) = settings.store else {
             return Err(Failure::Usage(format!(
@@ -109,7 +112,7 @@ impl Store {
         })
     }
 
-    fn read(&mut self) -> Result<Catalogue, Failure> {
+    pub(super) fn read(&mut self) -> Result<Catalogue, Failure> {
         Ok(self.runtime.block_on(Catalogue::read(&mut self.client))?)
     }
 
@@ -141,32 +144,21 @@ impl Store {
         }
     }
 
-    fn change(&mut self, command: &StoreWorkloadCommand, as_json: bool) -> Result<(), Failure> {
+    /// Changes a workload: the revision that was written; `None`: there was nothing to change.
+    pub(super) fn change(
+        &mut self,
+        command: &StoreWorkloadCommand,
+    ) -> Result<Option<i64>, Failure> {
         let mut tries = 0;
         loop {
             let catalogue = self.read()?;
-            let (plan, workload) = changed(&catalogue, command)?;
+            let plan = changed(&catalogue, command)?;
             if plan.is_empty() {
-                match as_json {
-                    true => output::json(&json!({ "workload": workload, "changed": false }))?,
-                    false => output::out("nothing to change\n")?,
-                }
-                return Ok(());
+                return Ok(None);
             }
             tries += 1;
             match self.write(&plan) {
-                Ok(sizes) => {
-                    let revision = sizes.revision;
-                    match as_json {
-                        true => output::json(
-                            &json!({ "workload": workload, "changed": true, "revision": revision }),
-                        )?,
-                        false => output::out(&format!(
-                            "{workload}: written as revision {revision}; `weir net store status --wait 10s` waits for the edges\n"
-                        ))?,
-                    }
-                    return Ok(());
-                }
+                Ok(sizes) => return Ok(Some(sizes.revision)),
                 Err(StoreError::Conflict { .. }) if tries < TRIES => {}
                 Err(error) => return Err(error.into()),
             }
@@ -294,13 +286,8 @@ fn merged(catalogue: &Catalogue, parts: &Parts) -> Result<Record, Failure> {
 }
 
 /// What a command on a workload writes, checked as the document of its edge.
-fn changed(
-    catalogue: &Catalogue,
-    command: &StoreWorkloadCommand,
-) -> Result<(Plan, String), Failure> {
-    let (StoreWorkloadCommand::Add { workload, .. }
-    | StoreWorkloadCommand::Move { workload, .. }
-    | StoreWorkloadCommand::Delete { workload }) = command;
+fn changed(catalogue: &Catalogue, command: &StoreWorkloadCommand) -> Result<Plan, Failure> {
+    let workload = command.workload();
     let (network, name) = workload_of(workload)?;
     let networks = catalogue.networks();
     if !networks.contains(network) {
@@ -371,7 +358,7 @@ fn changed(
         let text = after.document_of_edge(&edge)?;
         drop(Record::of_text(&format!("the networks of edge {edge}"), text).check()?);
     }
-    Ok((plan, workload.clone()))
+    Ok(plan)
 }
 
 fn known(catalogue: &Catalogue, edge: &str) -> Result<(), Failure> {
@@ -386,6 +373,19 @@ fn known(catalogue: &Catalogue, edge: &str) -> Result<(), Failure> {
             )))
         }
     }
+}
+
+fn show_change(workload: &str, revision: Option<i64>, as_json: bool) -> Result<(), Failure> {
+    Ok(match (revision, as_json) {
+        (None, true) => output::json(&json!({ "workload": workload, "changed": false }))?,
+        (None, false) => output::out("nothing to change\n")?,
+        (Some(revision), true) => {
+            output::json(&json!({ "workload": workload, "changed": true, "revision": revision }))?
+        }
+        (Some(revision), false) => output::out(&format!(
+            "{workload}: written as revision {revision}; `weir net store status --wait 10s` waits for the edges\n"
+        ))?,
+    })
 }
 
 fn show_push(pushed: &Pushed, dry_run: bool, as_json: bool) -> Result<(), Failure> {

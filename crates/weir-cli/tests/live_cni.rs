@@ -1,0 +1,453 @@
+//! Containers that join and leave virtual networks by `weir-cni`, called as a container runtime calls it: alone, many at once, killed half way, and on
+//! two edges of one store.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use weir_kernel::NetNs;
+use weir_testdata::etcd::has_etcd;
+
+use crate::live_bed::{file, root, stderr, weir};
+use crate::live_store_bed::{Bed as StoreBed, cluster_in};
+
+/// How long an answer that is expected may take, and how long one that is not is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_millis(300);
+
+/// The plugin under its name, and what a runtime says with each call.
+struct Plugin {
+    program: PathBuf,
+    config: Value,
+}
+
+impl Plugin {
+    fn new(settings: &Path, network: &str, subnet: &str) -> Plugin {
+        let folder = file("plugins", "").with_extension("d");
+        fs::create_dir_all(&folder).expect("writable");
+        let program = folder.join("weir-cni");
+        symlink(env!("CARGO_BIN_EXE_weir"), &program).expect("a link");
+        let config = serde_json::json!({
+            "cniVersion": "1.1.0", "name": "pods", "type": "weir-cni",
+            "network": network, "subnet": subnet, "config": settings,
+        });
+        Plugin { program, config }
+    }
+
+    fn begin(&self, host: &NetNs, command: &str, pod: &Pod, more: &[(&str, Value)]) -> Child {
+        let program = self.program.to_str().expect("UTF-8");
+        let mut config = self.config.clone();
+        for (key, value) in more {
+            config[*key] = value.clone();
+        }
+        let mut child = host.command(program).expect("namespace");
+        child
+            .env("CNI_COMMAND", command)
+            .env("CNI_CONTAINERID", &pod.id)
+            .env("CNI_IFNAME", "eth0")
+            .env(
+                "CNI_ARGS",
+                format!("IgnoreUnknown=1;K8S_POD_NAME={}", pod.id),
+            );
+        if let Some(ns) = &pod.ns {
+            child.env("CNI_NETNS", Path::new("/run/netns").join(ns.name()));
+        }
+        child
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = child.spawn().expect("it starts");
+        let mut input = child.stdin.take().expect("piped");
+        // A killed one reads nothing.
+        let _ = input.write_all(config.to_string().as_bytes());
+        child
+    }
+
+    fn call(&self, host: &NetNs, command: &str, pod: &Pod, more: &[(&str, Value)]) -> Output {
+        let child = self.begin(host, command, pod, more);
+        child.wait_with_output().expect("it ends")
+    }
+
+    #[track_caller]
+    fn done(&self, host: &NetNs, command: &str, pod: &Pod) -> Value {
+        let output = self.call(host, command, pod, &[]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{command} {}: {text}{}",
+            pod.id,
+            stderr(&output)
+        );
+        match text.trim() {
+            "" => Value::Null,
+            text => serde_json::from_str(text).expect("JSON"),
+        }
+    }
+
+    #[track_caller]
+    fn refused(
+        &self,
+        host: &NetNs,
+        command: &str,
+        pod: &Pod,
+        more: &[(&str, Value)],
+    ) -> (u64, String) {
+        let output = self.call(host, command, pod, more);
+        assert!(!output.status.success(), "{command} {}", pod.id);
+        let error: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let text = error["msg"].as_str().expect("a message").to_owned();
+        (error["code"].as_u64().expect("a code"), text)
+    }
+}
+
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        if let Some(folder) = self.program.parent() {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// A container: its ID, and its namespace while that lives.
+struct Pod {
+    id: String,
+    ns: Option<NetNs>,
+}
+
+impl Pod {
+    fn new(id: &str) -> Pod {
+        Pod {
+            id: format!("{id}-{}", std::process::id()),
+            ns: Some(NetNs::create("wpod").expect("a namespace")),
+        }
+    }
+
+    fn ns(&self) -> &NetNs {
+        self.ns.as_ref().expect("it lives")
+    }
+
+    fn socket(&self, port: u16) -> UdpSocket {
+        let any: IpAddr = "::".parse().expect("an address");
+        let socket = self.ns().run(|| UdpSocket::bind((any, port)));
+        let socket = socket.expect("namespace").expect("binds");
+        socket
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .expect("a socket");
+        socket
+    }
+
+    /// Whether datagrams to an address of another one arrive there.
+    fn reaches(&self, other: &Pod, address: IpAddr, port: u16, patience: Duration) -> bool {
+        let (sender, receiver) = (self.socket(0), other.socket(port));
+        let mapped = match address {
+            IpAddr::V4(address) => IpAddr::V6(address.to_ipv6_mapped()),
+            other => other,
+        };
+        let until = Instant::now() + patience;
+        while Instant::now() < until {
+            // Until its neighbour is known the kernel may report that the host is unreachable.
+            let _ = sender.send_to(b"?", SocketAddr::new(mapped, port));
+            if receiver.recv(&mut [0; 8]).is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Addresses of an answer to ADD.
+fn addresses(result: &Value) -> Vec<IpAddr> {
+    let ips = result["ips"].as_array().expect("a list");
+    let text = |one: &Value| one["address"].as_str().expect("a text").to_owned();
+    let address = |text: String| text.split('/').next().expect("an address").parse();
+    ips.iter()
+        .map(|one| address(text(one)).expect("an address"))
+        .collect()
+}
+
+/// A host that runs one edge with a network of two subnets and a firewall between them.
+struct Bed {
+    host: NetNs,
+    edge: String,
+    plugin: Plugin,
+    settings: PathBuf,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let host = NetNs::create("wcni").expect("a namespace");
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let edge = format!("cni-{}-{number}", std::process::id());
+        let settings = file("settings", "").with_extension("d");
+        fs::create_dir_all(&settings).expect("writable");
+        let policy = file("wall.weir", "db: udp-dport 5432 drop\n");
+        let document = format!(
+            "version = 1\n[[edge]]\nname = \"{edge}\"\n[[tenant]]\nname = \"red\"\n[[network]]\nname = \"shop\"\ntenant = \"red\"\n\
+             [[network.subnet]]\nname = \"web\"\nprefix = [\"10.1.0.0/24\", \"fd00:1::/64\"]\n\
+             [[network.subnet]]\nname = \"db\"\nprefix = \"10.2.0.0/24\"\n\
+             [[network.function]]\nname = \"gw\"\nkind = \"router\"\n\
+             interface = [{{ name = \"web\", address = [\"10.1.0.1/24\", \"fd00:1::1/64\"] }}, {{ name = \"db\", address = [\"10.2.0.1/24\"] }}]\n\
+             [[network.function]]\nname = \"wall\"\nkind = \"middlebox\"\npolicy = \"{}\"\n\
+             [[network.link]]\nfrom = \"web\"\nto = \"gw.web\"\n\
+             [[network.link]]\nfrom = \"db\"\nto = \"wall\"\n[[network.link]]\nfrom = \"wall\"\nto = \"gw.db\"\n",
+            policy.display()
+        );
+        let path = file("cni.toml", &document);
+        let applied = weir(&host, &["apply", path.to_str().expect("UTF-8")]);
+        assert!(applied.status.success(), "{}", stderr(&applied));
+        Bed {
+            plugin: Plugin::new(&settings, "shop", "web"),
+            host,
+            edge,
+            settings,
+        }
+    }
+
+    /// Devices of containers on the host.
+    fn devices(&self) -> Vec<String> {
+        let all = self
+            .host
+            .run(weir_kernel::links::all)
+            .expect("namespace")
+            .expect("devices");
+        let names = all.into_iter().map(|one| one.name);
+        names.filter(|name| name.starts_with("cni")).collect()
+    }
+
+    fn workloads(&self) -> usize {
+        let output = weir(&self.host, &["net", "export", "--edge", &self.edge]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.matches("[[network.workload]]").count()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _ = weir(&self.host, &["net", "delete", "--edge", &self.edge]);
+        let _ = fs::remove_dir_all(&self.settings);
+    }
+}
+
+#[test]
+fn containers_join_are_checked_and_leave() {
+    if !root("containers_join_are_checked_and_leave") {
+        return;
+    }
+    let bed = Bed::new();
+    let (host, plugin) = (&bed.host, &bed.plugin);
+    let version = plugin.done(
+        host,
+        "VERSION",
+        &Pod {
+            id: "a".to_owned(),
+            ns: None,
+        },
+    );
+    assert!(
+        version["supportedVersions"]
+            .as_array()
+            .is_some_and(|all| all.len() == 5),
+        "{version}"
+    );
+    assert_eq!(
+        plugin.done(
+            host,
+            "STATUS",
+            &Pod {
+                id: "a".to_owned(),
+                ns: None
+            }
+        ),
+        Value::Null
+    );
+
+    let (one, two, mut store) = (Pod::new("one"), Pod::new("two"), Pod::new("store"));
+    let first = plugin.done(host, "ADD", &one);
+    assert_eq!(first["interfaces"][1]["name"], "eth0");
+    assert_eq!(first["ips"][0]["gateway"], "10.1.0.1");
+    assert_eq!(first["routes"][0]["dst"], "0.0.0.0/0");
+    let second = plugin.done(host, "ADD", &two);
+    let db = [("subnet", Value::from("db"))];
+    let output = plugin.call(host, "ADD", &store, &db);
+    let third: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(output.status.success(), "{third}");
+    // In the subnet by both families, to the other one through router and firewall.
+    for address in addresses(&second) {
+        assert!(one.reaches(&two, address, 9, PATIENCE), "{address}");
+    }
+    let [there] = addresses(&third)[..] else {
+        panic!("one address: {third}");
+    };
+    assert!(
+        one.reaches(&store, there, 9, PATIENCE),
+        "through the router"
+    );
+    assert!(
+        !one.reaches(&store, there, 5432, SILENCE),
+        "the firewall drops it"
+    );
+
+    let told = [("prevResult", first.clone())];
+    assert!(plugin.call(host, "CHECK", &one, &told).status.success());
+    let (code, text) = plugin.refused(host, "CHECK", &one, &[("prevResult", second)]);
+    assert_eq!(code, 100, "{text}");
+    one.ns()
+        .ip(&["address", "flush", "dev", "eth0", "scope", "global"])
+        .expect("flushed");
+    let (_, text) = plugin.refused(host, "CHECK", &one, &told);
+    assert!(text.contains("does not have the address"), "{text}");
+    // Adding again puts it right, with the same addresses.
+    assert_eq!(
+        addresses(&plugin.done(host, "ADD", &one)),
+        addresses(&first)
+    );
+    assert!(plugin.call(host, "CHECK", &one, &told).status.success());
+
+    let (code, text) = plugin.refused(host, "ADD", &one, &[("subnet", Value::from("wab"))]);
+    assert!(
+        code == 7 && text.contains("available: web, db"),
+        "{code} {text}"
+    );
+    let (code, text) = plugin.refused(
+        host,
+        "ADD",
+        &Pod::new("x"),
+        &[("cniVersion", Value::from("9.9.9"))],
+    );
+    assert!(code == 1 && text.contains("1.1.0"), "{code} {text}");
+
+    // A container whose namespace is gone is deleted, and deleting again is no failure.
+    store.ns = None;
+    for _ in 0..2 {
+        let output = plugin.call(host, "DEL", &store, &db);
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+    }
+    // What the runtime does not know any more is collected.
+    let valid = serde_json::json!([{ "containerID": two.id, "ifname": "eth0" }]);
+    let output = plugin.call(host, "GC", &two, &[("cni.dev/valid-attachments", valid)]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    assert_eq!((bed.devices().len(), bed.workloads()), (1, 1));
+    plugin.done(host, "DEL", &two);
+    assert_eq!((bed.devices().len(), bed.workloads()), (0, 0));
+}
+
+#[test]
+fn many_additions_at_once_get_addresses_of_their_own() {
+    if !root("many_additions_at_once_get_addresses_of_their_own") {
+        return;
+    }
+    let bed = Bed::new();
+    let pods: Vec<Pod> = (0..8).map(|n| Pod::new(&format!("many{n}"))).collect();
+    let begun: Vec<Child> = (pods.iter())
+        .map(|pod| bed.plugin.begin(&bed.host, "ADD", pod, &[]))
+        .collect();
+    let mut all = std::collections::BTreeSet::new();
+    for child in begun {
+        let output = child.wait_with_output().expect("it ends");
+        let result: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(output.status.success(), "{result}");
+        all.extend(addresses(&result));
+    }
+    assert_eq!((all.len(), bed.workloads()), (16, 8), "of two families");
+    for pod in &pods {
+        bed.plugin.done(&bed.host, "DEL", pod);
+    }
+    assert_eq!((bed.devices().len(), bed.workloads()), (0, 0));
+}
+
+#[test]
+fn a_killed_call_leaves_nothing_that_the_next_one_does_not_mend() {
+    if !root("a_killed_call_leaves_nothing_that_the_next_one_does_not_mend") {
+        return;
+    }
+    let bed = Bed::new();
+    let rounds = if std::env::var_os("WEIR_LONG").is_some() {
+        200
+    } else {
+        12
+    };
+    let begun = Instant::now();
+    let stays = Pod::new("stays");
+    bed.plugin.done(&bed.host, "ADD", &stays);
+    let whole = begun.elapsed();
+    let mut halves = 0;
+    for round in 0..rounds {
+        let pod = Pod::new(&format!("killed{round}"));
+        let command = if round % 4 == 3 { "DEL" } else { "ADD" };
+        if command == "DEL" {
+            bed.plugin.done(&bed.host, "ADD", &pod);
+        }
+        let mut child = bed.plugin.begin(&bed.host, command, &pod, &[]);
+        std::thread::sleep(whole.mul_f64(f64::from(round % 13) / 12.0));
+        child.kill().expect("killed");
+        let status = child.wait().expect("it ended");
+        let mut rest = String::new();
+        let _ = child
+            .stdout
+            .take()
+            .expect("piped")
+            .read_to_string(&mut rest);
+        halves += u32::from(!status.success());
+        if round % 2 == 0 {
+            bed.plugin.done(&bed.host, "ADD", &pod);
+            bed.plugin.done(&bed.host, "CHECK", &pod);
+        }
+        bed.plugin.done(&bed.host, "DEL", &pod);
+        assert_eq!(
+            (bed.devices().len(), bed.workloads()),
+            (1, 1),
+            "round {round}"
+        );
+    }
+    bed.plugin.done(&bed.host, "CHECK", &stays);
+    assert!(halves > 2, "{halves} calls were killed before their end");
+}
+
+#[test]
+fn containers_on_two_edges_of_a_store_reach_each_other() {
+    if !root("containers_on_two_edges_of_a_store_reach_each_other") || !has_etcd() {
+        return;
+    }
+    let core = NetNs::create("wcnis").expect("a namespace");
+    let mut bed = StoreBed::new(&core, 2);
+    let mut cluster = cluster_in(&core, &bed.folder.join("etcd"));
+    cluster.start_all();
+    bed.configure(&cluster);
+    for edge in &mut bed.edges {
+        edge.start();
+    }
+    bed.edges[0].done(&["net", "store", "push", &bed.document("red", 1, &[], true)]);
+    let pods = [Pod::new("left"), Pod::new("right")];
+    let mut results = Vec::new();
+    let plugins: Vec<Plugin> = (bed.edges.iter())
+        .map(|edge| Plugin::new(&edge.folder, "red-net", "web"))
+        .collect();
+    for ((edge, plugin), pod) in bed.edges.iter().zip(&plugins).zip(&pods) {
+        results.push(plugin.done(&edge.ns, "ADD", pod));
+    }
+    let [left, right] = [&results[0], &results[1]].map(|result| addresses(result)[0]);
+    assert_ne!(left, right);
+    assert!(pods[0].reaches(&pods[1], right, 9, PATIENCE));
+    assert!(pods[1].reaches(&pods[0], left, 9, PATIENCE));
+    for ((edge, plugin), pod) in bed.edges.iter().zip(&plugins).zip(&pods) {
+        plugin.done(&edge.ns, "CHECK", pod);
+    }
+    plugins[0].done(&bed.edges[0].ns, "DEL", &pods[0]);
+    plugins[1].done(&bed.edges[1].ns, "DEL", &pods[1]);
+    let status = bed.edges[0].status("10s");
+    assert_eq!(status["converged"], true, "{status}");
+}
