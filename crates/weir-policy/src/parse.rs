@@ -926,6 +926,11 @@ impl<'a> Parser<'a> {
         self.tokens.get(self.at).copied()
     }
 
+    /// The token so many behind the next one.
+    fn peek_at(&self, ahead: usize) -> Option<Token> {
+        self.tokens.get(self.at + ahead).copied()
+    }
+
     fn peek_word(&self) -> Option<&'a str> {
         self.peek()
             .filter(|t| t.kind == Kind::Word)

@@ -173,8 +173,14 @@ const MEANT: &[(&[&str], &str)] = &[
         "a limit for each source is `drop over 10/s burst 20 per source`",
     ),
     (
-        &["connlimit"],
-        "weir limits packets, not connections: `drop over 10/s burst 20 per source`",
+        &[
+            "connlimit",
+            "max-connections",
+            "max-conns",
+            "max-src-conn",
+            "connection-limit",
+        ],
+        "a limit of connections is `drop over 10 connections per source`, in a rule without `add-stateful`",
     ),
     (&["quota"], "a quota is `drop over 500M bytes`"),
     (&["ethertype", "eth-proto"], "write `eth-type`"),

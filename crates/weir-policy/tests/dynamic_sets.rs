@@ -262,7 +262,7 @@ fn habits_are_answered_with_a_rule() {
         ),
         (
             "-A INPUT -p tcp --dport 22 -m recent --update --name s --seconds 60 --hitcount 4 --rsource -j DROP",
-            "tcp-dport 22 ip-saddr in @s add @s source drop",
+            "tcp-dport 22 drop over 3/m burst 3 per source",
         ),
         (
             "-A INPUT -p tcp --dport 22 -m recent --remove --name s",

@@ -6,7 +6,7 @@ use super::view::{Seen, View};
 use crate::ast::Action;
 use crate::diagnostic::Report;
 use crate::field::{Field, Header, Kind};
-use crate::model::{Classes, Match, Target, Test};
+use crate::model::{Classes, Match, Rule, Target, Test};
 
 pub(super) fn judge(view: &View<'_>, report: &mut Report) {
     overridden(view, report);
@@ -26,21 +26,36 @@ fn overridden(view: &View<'_>, report: &mut Report) {
         {
             continue;
         }
-        let Some(by) = view
-            .wide_accepts()
-            .find(|by| view.covers(by, &seen.demands))
-        else {
+        let covers = |by: &&Seen<'_>| view.covers(by, &seen.demands);
+        // It drops only what would open a connection, and that matches stateful rules, too.
+        let opening = (view.wide_stateful_accepts()).filter(|_| counts_connections(seen.rule));
+        let Some(by) = view.wide_accepts().chain(opening).find(covers) else {
             continue;
+        };
+        let help = match by.rule.stateful {
+            true => {
+                "`accept` overrides the limit: write the stateful rule without it, as `add-stateful tcp-dport 25 timeout 4h`"
+            }
+            false => {
+                "`accept` overrides `drop` wherever it stands: make the other rule match fewer packets, or remove this one"
+            }
         };
         report
             .warning(
                 0,
                 seen.drop_place(),
-                format!("this `drop` has no effect: {} accepts every packet of this rule", by.called()),
+                format!(
+                    "this `drop` has no effect: {} accepts every packet of this rule",
+                    by.called()
+                ),
             )
             .also(0, by.written.span, "this rule accepts them")
-            .help("`accept` overrides `drop` wherever it stands: make the other rule match fewer packets, or remove this one");
+            .help(help);
     }
+}
+
+fn counts_connections(rule: &Rule) -> bool {
+    rule.connections_at_a_time().is_some()
 }
 
 /// Rewrites of packets that the same rule drops.

@@ -132,6 +132,12 @@ impl<'a> View<'a> {
         self.accepts().take(self.wide())
     }
 
+    /// Stateful rules that accept: of very many the first.
+    pub(super) fn wide_stateful_accepts(&self) -> impl Iterator<Item = &Seen<'a>> {
+        let stateful = self.all_accepts().filter(|seen| seen.rule.stateful);
+        stateful.take(self.wide())
+    }
+
     /// Stateless rules that drop every packet they match: of very many the widest.
     pub(super) fn wide_drops(&self) -> impl Iterator<Item = &Seen<'a>> {
         let drops = self.drops.iter().take(self.wide());

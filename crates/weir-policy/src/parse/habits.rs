@@ -8,7 +8,7 @@ mod limits;
 use super::set_habits::{self, Recent};
 use crate::ast::Span;
 use crate::words::is_name;
-use limits::{Limit, WITHIN, uncounted};
+use limits::{HITS, Limit, uncounted};
 
 /// What to say instead of the errors of a line.
 pub(super) struct Advice {
@@ -92,10 +92,12 @@ struct Made {
 impl Made {
     fn rule(&self) -> String {
         let mut parts: Vec<&str> = Vec::new();
-        // A stateful rule cannot change sets.
-        let changes_set =
-            |target: &String| target.starts_with("add @") || target.starts_with("delete @");
-        let by_state = self.stateful && self.targets.iter().any(changes_set);
+        // A stateful rule cannot change sets, nor limit addresses or connections.
+        let of_its_own = |target: &String| {
+            let begins = ["add @", "delete @", "drop over "];
+            begins.into_iter().any(|word| target.starts_with(word))
+        };
+        let by_state = self.stateful && self.targets.iter().any(of_its_own);
         if self.stateful && !by_state {
             parts.push("add-stateful");
         }
@@ -111,9 +113,8 @@ impl Made {
     }
 
     fn limit(&mut self, limit: &Limit) {
-        if limit.put(&mut self.targets) {
-            self.stateful = false;
-            self.note(WITHIN);
+        for note in limit.put(&mut self.targets) {
+            self.note(note);
         }
     }
 
@@ -342,6 +343,12 @@ fn choices(field: &str, map: &str, made: &mut Made) -> Option<String> {
     (!choices.is_empty()).then(|| format!("choose {field} {{ {} }}", choices.join(", ")))
 }
 
+/// Whether an option of iptables is of a match that limits.
+fn is_limit(option: &str) -> bool {
+    let begins = ["--limit", "--hashlimit", "--connlimit"];
+    begins.into_iter().any(|word| option.starts_with(word))
+}
+
 /// Options of iptables and ip6tables.
 fn iptables(words: &[Word<'_>]) -> Option<Advice> {
     let is_option = |word: &Word<'_>| {
@@ -474,8 +481,10 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
             }
             "-m" | "--match" => {
                 let module = value(&mut not);
-                if module == "recent" {
-                    recent = Some((false, Recent::default()));
+                match module.as_str() {
+                    "recent" => recent = Some((false, Recent::default())),
+                    "connlimit" => limit.connlimit(),
+                    _ => {}
                 }
                 if let Some((message, help)) = uncounted(&module) {
                     return Some(Advice {
@@ -498,6 +507,7 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                         | "comment"
                         | "limit"
                         | "hashlimit"
+                        | "connlimit"
                         | "mac"
                 );
             }
@@ -567,8 +577,12 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                     }
                 }
             }
-            _ if option.starts_with("--limit") || option.starts_with("--hashlimit") => {
-                known &= limit.iptables(option, &value(&mut not)) && !not;
+            _ if is_limit(option) => {
+                let value = match Limit::is_bare(option) {
+                    true => String::new(),
+                    false => value(&mut not),
+                };
+                known &= limit.iptables(option, &value, not);
             }
             "-j" | "--jump" | "-g" | "--goto" => {
                 let name = value(&mut not);
@@ -605,10 +619,18 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
         }
     }
     if let Some((negated, recent)) = recent {
-        let (matches, targets, note) = recent.words(negated);
-        made.matches.extend(matches);
-        made.targets.splice(0..0, targets);
-        made.note(note);
+        match recent.hits().filter(|_| !negated) {
+            Some((hits, seconds, address)) => {
+                limit.hits(hits, seconds, address);
+                made.note(HITS);
+            }
+            None => {
+                let (matches, targets, note) = recent.words(negated);
+                made.matches.extend(matches);
+                made.targets.splice(0..0, targets);
+                made.note(note);
+            }
+        }
     }
     if let Some(name) = proto.filter(|_| !tested_ports) {
         made.matches.insert(0, protocol(name));
@@ -644,6 +666,7 @@ fn pf(words: &[Word<'_>]) -> Option<Advice> {
     let mut direction = "in";
     let mut answer = "drop";
     let mut source = true;
+    let mut limits: Vec<Limit> = Vec::new();
     let mut rest = words.get(1..).unwrap_or_default().iter().peekable();
     while let Some(word) = rest.next() {
         match word.text {
@@ -698,6 +721,21 @@ fn pf(words: &[Word<'_>]) -> Option<Advice> {
                 let value = rest.next()?.text;
                 tests.push(with_value(address_field(value, source), value, true));
             }
+            // `keep state (max-src-conn 10, overload <bad> flush)`
+            word if word.starts_with('(') && !blocks => {
+                let mut options = word.to_owned();
+                while !options.ends_with(')') {
+                    options.push(' ');
+                    options.push_str(rest.next()?.text);
+                }
+                for option in options.trim_matches(['(', ')']).split(',') {
+                    let option: Vec<&str> = option.split_whitespace().collect();
+                    match limits::of_states(&option) {
+                        Some(limit) => limits.extend(limit),
+                        None => known = false,
+                    }
+                }
+            }
             value if value.starts_with('<') && value.ends_with('>') => {
                 let name = value.trim_matches(['<', '>']);
                 known &= is_name(name);
@@ -734,13 +772,27 @@ fn pf(words: &[Word<'_>]) -> Option<Advice> {
     if log {
         made.targets.push("log".to_owned());
     }
-    made.targets
-        .push(if blocks { answer } else { "accept" }.to_owned());
+    made.targets.push(
+        match (blocks, limits.is_empty()) {
+            (true, _) => answer,
+            (false, true) => "accept",
+            // `accept` would override the limit.
+            (false, false) => "timeout 1d",
+        }
+        .to_owned(),
+    );
     let mut rules = Vec::new();
     for alternative in alternatives {
         made.matches = tests.iter().cloned().chain(alternative).collect();
         rules.push(format!("`{}`", made.rule()));
+        for limit in &limits {
+            rules.extend(limit.beside(&made.matches));
+        }
     }
+    limits
+        .iter()
+        .flat_map(Limit::notes)
+        .for_each(|note| made.note(note));
     made.matches.clear();
     made.targets.clear();
     let mut said = made.advice(span, "this is pf; in weir a rule ends with what it does");
@@ -984,7 +1036,7 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                 }
                 // With a limit inside it counts: that is below.
                 (keyword @ ("add" | "update" | "delete"), set)
-                    if set.starts_with('@') && !text(at + 2).contains("limit ") =>
+                    if set.starts_with('@') && !limits::is_in(text(at + 2)) =>
                 {
                     match set_habits::change(keyword, set, text(at + 2)) {
                         Some(target) => made.targets.push(target),
@@ -1004,15 +1056,7 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                     made.note("a comment stands behind `#`");
                     at += 2;
                 }
-                ("ct", "count") => {
-                    let span = words.get(at)?.span.to(words.get(at + 1)?.span);
-                    return Some(Advice {
-                        span,
-                        message: "`ct count` counts connections, and limits of weir count packets".to_owned(),
-                        help: "write `ct-state new tcp-dport 22 drop over 10/m burst 20 per source`: it limits how many connections a source opens, not how many it has".to_owned(),
-                    });
-                }
-                ("limit", "rate") => {
+                ("limit", "rate") | ("ct", "count") => {
                     let rest: Vec<&str> = (words.get(at..).unwrap_or_default().iter())
                         .map(|word| word.text)
                         .collect();

@@ -16,6 +16,20 @@ const UNITS: &[(&[&str], u64)] = &[
     (&["gbytes", "gb", "gib"], 1 << 30),
 ];
 
+/// What others call connections.
+const CONNECTIONS: &[&str] = &[
+    "connections",
+    "connection",
+    "conns",
+    "conn",
+    "sessions",
+    "session",
+    "flows",
+    "flow",
+    "states",
+    "state",
+];
+
 /// What a limit counts apart, for messages.
 const PER: &str =
     "write `per source`, `per destination`, `per pair`, or `per source/24` for networks";
@@ -33,6 +47,11 @@ impl Parser<'_> {
         let is_count = self.is_next("connections") || self.is_next("connection");
         self.at += usize::from(is_quota || is_count);
         if let Some(unit) = unit.filter(|_| !is_quota && !is_count)
+            && self.refuse_connections(unit.span, rate)
+        {
+            return None;
+        }
+        if let Some(unit) = unit.filter(|_| !is_quota && !is_count)
             && let Some(bytes) = self.bytes_in(rate, unit.span)
         {
             self.error(unit.span, "a quota is a number of bytes")
@@ -46,6 +65,48 @@ impl Parser<'_> {
             (_, true) => Action::DropConnections(rate, burst, per),
             _ => Action::DropOver(rate, burst, per),
         })
+    }
+
+    /// Reports another word for connections behind their number; true: it is one.
+    fn refuse_connections(&mut self, word: Span, number: Span) -> bool {
+        let number = self.of(number);
+        let (unit, is_rate) = match self.of(word).split_once('/') {
+            Some((unit, _)) => (unit, true),
+            None => (self.of(word), false),
+        };
+        if !is_one_of(unit, CONNECTIONS) {
+            return false;
+        }
+        let help = match is_rate {
+            true => format!(
+                "write `drop over {number} connections` for how many are open, `ct-state new drop over {number}/s` for how fast they come"
+            ),
+            false => format!("write `drop over {number} connections`"),
+        };
+        self.error(word, "a limit of connections is a number of `connections`")
+            .help(help);
+        self.skip_to_target();
+        true
+    }
+
+    /// Reports a number of connections behind `drop` without `over`, in either order; true: it is one.
+    pub(super) fn refuse_connections_without_over(&mut self) -> bool {
+        let word = |n: usize| self.peek_at(n).map_or("", |token| self.of(token.span));
+        let is_number = |word: &str| word.parse::<u64>().is_ok();
+        let number = match (word(0), word(1), word(2)) {
+            (number, what, _) if is_number(number) && is_one_of(what, CONNECTIONS) => number,
+            (what, over, number) if is_one_of(what, CONNECTIONS) && is_one_of(over, &["over"]) => {
+                number
+            }
+            _ => return false,
+        };
+        let help = format!("write `drop over {number} connections`");
+        if let Some(token) = self.peek() {
+            self.error(token.span, "expected `over` and a number behind `drop`")
+                .help(help);
+        }
+        self.skip_to_target();
+        true
     }
 
     /// What so many of a unit of nftables are in bytes; `None`: it is no such unit.
@@ -139,16 +200,22 @@ impl Parser<'_> {
         if !is_over {
             return false;
         }
+        let word = |n: usize| self.peek_at(n).map_or("", |token| self.of(token.span));
+        let example = match is_one_of(word(2), CONNECTIONS) {
+            true => format!("drop over {} connections", word(1)),
+            false => "drop over 100/s burst 20".to_owned(),
+        };
         let help = match target {
             "reject" => {
-                "write `drop over 100/s`: what is above a limit is dropped without an answer"
+                format!("write `{example}`: what is above a limit is dropped without an answer")
             }
             "log" => {
                 "a limit says how many packets are logged at most: `log \"text\" limit 5/m burst 10`"
+                    .to_owned()
             }
-            _ => {
-                "write what is too much: `drop over 100/s burst 20`, and no `accept` for the same packets, which would override it"
-            }
+            _ => format!(
+                "write what is too much: `{example}`, and no `accept` for the same packets, which would override it"
+            ),
         };
         let message = match target {
             "log" => "`log` reports packets within a limit, not above it".to_owned(),

@@ -37,7 +37,8 @@ pub(super) struct Recent {
     adds: bool,
     tests: bool,
     deletes: bool,
-    counts: bool,
+    hits: Option<u64>,
+    seconds: Option<u64>,
     destination: bool,
 }
 
@@ -52,14 +53,22 @@ impl Recent {
             "--remove" => (self.tests, self.deletes) = (true, true),
             "--rdest" => self.destination = true,
             "--rsource" | "--rttl" | "--reap" => {}
-            "--seconds" => drop(value()),
-            "--hitcount" => {
-                drop(value());
-                self.counts = true;
-            }
+            "--seconds" => self.seconds = value().parse().ok(),
+            "--hitcount" => self.hits = value().parse().ok(),
             _ => return false,
         }
         true
+    }
+
+    /// The hits that it counts in so many seconds, and by which address.
+    pub(super) fn hits(&self) -> Option<(u64, u64, &'static str)> {
+        let hits = self.hits.filter(|hits| *hits > 1)?;
+        let address = if self.destination {
+            "destination"
+        } else {
+            "source"
+        };
+        Some((hits, self.seconds?, address))
     }
 
     /// Matches and targets, and what else is to be known.
@@ -81,13 +90,11 @@ impl Recent {
         if self.deletes {
             targets.push(format!("delete @{name} {word}"));
         }
-        let note = match self.counts {
-            true => {
-                "its seconds are the time-out of the set, as in `set NAME = dynamic timeout 60s`; a set does not count: take one set for each hit"
+        let note = match self.hits {
+            Some(2..) => {
+                "a set does not count: `drop over N/m burst N per source` does, with N hits in a minute"
             }
-            false => {
-                "its seconds are the time-out of the set, as in `set NAME = dynamic timeout 60s`"
-            }
+            _ => "its seconds are the time-out of the set, as in `set NAME = dynamic timeout 60s`",
         };
         (matches, targets, note)
     }

@@ -295,6 +295,9 @@ impl Parser<'_> {
             self.at += 1;
             return self.drop_over();
         }
+        if self.refuse_connections_without_over() {
+            return None;
+        }
         let is_rate =
             word.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+'));
         let rate = self.peek().filter(|_| is_rate);
