@@ -1,5 +1,6 @@
 //! `weir replay` beside an independent model of the policy language: another language, another packet library (scapy), another generator,
-//! written from the documentation alone (`model/model.py`). Verdicts of packets and counters of rules are compared.
+//! written from the documentation alone (`model/model.py`). Verdicts and bytes of packets, counters of rules, and notes of what limits and sets
+//! displace are compared.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """An independent model of the stateless policy language.
 
-Written from docs/language.md and docs/semantics.md (sections 1 to 3), on the packet library scapy. It shares no code, no tables and no
+Written from docs/language.md and docs/semantics.md (sections 1 to 4 and 9: matches, sets, chains, verdicts, limits of addresses with what
+they displace, sets that packets fill, `ttl dec` and fixed fields that rules write; not answers, options, payloads and tags), on the packet library scapy. It shares no code, no tables and no
 generator with weir. It makes packets and policies at random, decides every packet by itself, lets `weir replay` decide it, and compares
 the verdict of each packet and the counters of each rule.
 
@@ -32,278 +33,10 @@ from scapy.layers.inet6 import (
 from scapy.layers.l2 import ARP, Dot1AD, Dot1Q, Ether
 from scapy.packet import Raw
 
+from frames import EXTENSIONS, Dropped, Seen, ones
+
 PACKETS = 2000  # of each capture
 MASK64 = (1 << 64) - 1
-EXTENSIONS = {0: "hopbyhop", 43: "routing", 60: "destopt", 135: "mobility", 139: "hip", 140: "shim6", 51: "ah", 44: "fragment"}
-TAGS = (0x8100, 0x88A8, 0x9100)
-
-
-# ---- Section 1: what a frame holds -------------------------------------------------------------------------------------------------
-
-
-class Dropped(Exception):
-    """No rule sees the frame."""
-
-
-class Seen:
-    """Fields, options and payloads of one frame."""
-
-    def __init__(self, frame):
-        self.frame = frame
-        self.fields = {}  # name: number
-        self.classes = set()
-        self.payloads = {}  # name: bytes
-        self.extensions = None  # names; None without IPv6
-        self.ip_options = None  # types; None without IPv4
-        self.tcp_options = None  # {kind: value}; None without TCP
-        self.fragment = None  # None, "first" or "later"
-        self.read()
-
-    def read(self):
-        frame = self.frame
-        if len(frame) < 14:
-            raise Dropped("frame_short")
-        link = Ether(frame[:14])
-        self.fields["eth-daddr"] = int(link.dst.replace(":", ""), 16)
-        self.fields["eth-saddr"] = int(link.src.replace(":", ""), 16)
-        # Below 1,536 scapy calls it a length.
-        kind, at, tags = struct.unpack(">H", frame[12:14])[0], 14, 0
-        while kind in TAGS:
-            tags += 1
-            if tags == 5:
-                raise Dropped("vlan_deep")
-            if len(frame) < at + 4:
-                raise Dropped("vlan_truncated")
-            tag = Dot1Q(frame[at : at + 4])
-            if tags <= 2:
-                name = "vlan" if tags == 1 else "vlan2"
-                self.classes.add(name)
-                self.fields[name + "-id"] = tag.vlan
-                self.fields[name + "-pcp"] = tag.prio
-                self.fields[name + "-dei"] = tag.id
-            kind, at = tag.type, at + 4
-        self.fields["eth-type"] = kind
-        if kind == 0x0800:
-            self.ip4(frame[at:])
-        elif kind == 0x86DD:
-            self.ip6(frame[at:])
-
-    def ip4(self, data):
-        if len(data) < 20:
-            raise Dropped("ip4_truncated")
-        header = IP(data[:20])
-        if header.version != 4:
-            raise Dropped("ip4_bad_version")
-        size = header.ihl * 4
-        if size < 20 or size > len(data):
-            raise Dropped("ip4_bad_ihl")
-        if header.len < size:
-            raise Dropped("ip4_bad_len")
-        if header.len > len(data):
-            raise Dropped("ip4_len_over")
-        if ones(data[:size]) != 0xFFFF:
-            raise Dropped("ip4_bad_checksum")
-        if header.ttl == 0:
-            raise Dropped("ttl_zero")
-        self.ip_options = []
-        for option, _ in options(data[20:size], "ip4_bad_option"):
-            self.ip_options.append(option)
-        if header.frag * 8 + header.len - size > 65535:
-            raise Dropped("frag_past_end")
-        flags = int(header.flags)
-        self.classes.add("ip4")
-        self.fields.update(
-            {
-                "ip-ver": 4,
-                "ip-ihl": header.ihl,
-                "ip-dscp": header.tos >> 2,
-                "ip-ecn": header.tos & 3,
-                "ip-len": header.len,
-                "ip-id": header.id,
-                "ip-flags": flags,
-                "ip-res": flags >> 2,
-                "ip-df": flags >> 1 & 1,
-                "ip-mf": flags & 1,
-                "ip-frag-offset": header.frag,
-                "ip-ttl": header.ttl,
-                "ip-proto": header.proto,
-                "ip-checksum": header.chksum,
-                "ip-saddr": address(header.src),
-                "ip-daddr": address(header.dst),
-                "net-proto": 4,
-                "l4-proto": header.proto,
-            }
-        )
-        payload = data[size : header.len]
-        self.payloads["ip-payload"] = payload
-        if header.frag:
-            self.fragment = "later"
-            return
-        if flags & 1:
-            self.fragment = "first"
-        self.transport(header.proto, payload, False)
-
-    def ip6(self, data):
-        if len(data) < 40:
-            raise Dropped("ip6_truncated")
-        header = IPv6(data[:40])
-        if header.version != 6:
-            raise Dropped("ip6_bad_version")
-        if header.hlim == 0:
-            raise Dropped("ttl_zero")
-        if header.plen == 0 and header.nh == 0:
-            raise Dropped("ip6_jumbo")
-        if header.plen + 40 > len(data):
-            raise Dropped("ip6_len_over")
-        self.classes.add("ip6")
-        self.extensions = set()
-        at, end, proto, count = 40, 40 + header.plen, header.nh, 0
-        transport = True
-        while proto in EXTENSIONS or proto == 50:
-            count += 1
-            if count == 9:
-                raise Dropped("ip6_eh_deep")
-            if end - at < 8:
-                raise Dropped("ip6_eh_truncated")
-            if proto == 50:
-                size = 8
-            elif proto == 51:
-                size = (data[at + 1] + 2) * 4
-            elif proto == 44:
-                size = 8
-            else:
-                size = (data[at + 1] + 1) * 8
-            if at + size > end:
-                raise Dropped("ip6_eh_truncated")
-            if at + size - 40 > 256:
-                raise Dropped("ip6_eh_long")
-            if proto == 50:
-                self.extensions.add("esp")
-                transport = False
-                break
-            self.extensions.add(EXTENSIONS[proto])
-            following = data[at]
-            if proto == 44:
-                part = IPv6ExtHdrFragment(data[at : at + 8])
-                if part.offset * 8 + end - at - 8 > 65535:
-                    raise Dropped("frag_past_end")
-                self.fields["ip6-frag-offset"] = part.offset
-                self.fields["ip6-mf"] = part.m
-                self.fields["ip6-frag-id"] = part.id
-                self.fragment = "later" if part.offset else "first" if part.m else None
-            at, proto = at + size, following
-            if self.fragment == "later":
-                transport = False
-                break
-        self.fields.update(
-            {
-                "ip6-ver": 6,
-                "ip6-traffic-class": header.tc,
-                "ip6-dscp": header.tc >> 2,
-                "ip6-ecn": header.tc & 3,
-                "ip6-flow-label": header.fl,
-                "ip6-len": header.plen,
-                "ip6-next": header.nh,
-                "ip6-hop-limit": header.hlim,
-                "ip6-saddr": address(header.src),
-                "ip6-daddr": address(header.dst),
-                "net-proto": 6,
-                "l4-proto": proto,
-            }
-        )
-        payload = data[at:end]
-        self.payloads["ip6-payload"] = payload
-        if transport:
-            self.transport(proto, payload, True)
-
-    def transport(self, proto, data, six):
-        if proto == 6:
-            if len(data) < 20:
-                raise Dropped("tcp_truncated")
-            header = TCP(data[:20])
-            size = header.dataofs * 4
-            if size < 20 or size > len(data):
-                raise Dropped("tcp_bad_offset")
-            self.tcp_options = {}
-            for kind, value in options(data[20:size], "tcp_bad_option"):
-                self.tcp_options[kind] = value
-            flags = int(header.flags) & 0xFF
-            self.classes |= {"tcp", "ports"}
-            self.fields.update(
-                {
-                    "tcp-sport": header.sport,
-                    "tcp-dport": header.dport,
-                    "sport": header.sport,
-                    "dport": header.dport,
-                    "tcp-seq-num": header.seq,
-                    "tcp-ack-num": header.ack,
-                    "tcp-offset": header.dataofs,
-                    "tcp-reserved": data[12] & 15,
-                    "tcp-flags": flags,
-                    "tcp-win": header.window,
-                    "tcp-checksum": header.chksum,
-                    "tcp-urg-ptr": header.urgptr,
-                }
-            )
-            for bit, name in enumerate(("fin", "syn", "rst", "push", "ack", "urg", "ece", "cwr")):
-                self.fields["tcp-" + name] = flags >> bit & 1
-            self.payloads["tcp-payload"] = data[size:]
-        elif proto == 17:
-            if len(data) < 8:
-                raise Dropped("udp_truncated")
-            header = UDP(data[:8])
-            if header.len < 8 or (header.len > len(data) and self.fragment != "first"):
-                raise Dropped("udp_bad_len")
-            self.classes |= {"udp", "ports"}
-            self.fields.update(
-                {
-                    "udp-sport": header.sport,
-                    "udp-dport": header.dport,
-                    "sport": header.sport,
-                    "dport": header.dport,
-                    "udp-len": header.len,
-                    "udp-checksum": header.chksum,
-                }
-            )
-            self.payloads["udp-payload"] = data[8 : min(header.len, len(data))]
-        elif proto in (1, 58) and (proto == 58) == six:
-            if len(data) < 8:
-                raise Dropped("icmp_truncated")
-            name = "icmp6" if six else "icmp"
-            self.classes.add(name)
-            self.fields[name + "-type"] = data[0]
-            self.fields[name + "-code"] = data[1]
-            self.fields[name + "-checksum"] = struct.unpack(">H", data[2:4])[0]
-            self.payloads[name + "-payload"] = data[8:]
-        elif proto in (33, 132, 136) and len(data) >= 8:
-            self.classes.add("ports")
-            self.fields["sport"], self.fields["dport"] = struct.unpack(">HH", data[:4])
-
-
-def address(text):
-    import ipaddress
-
-    return int(ipaddress.ip_address(text))
-
-
-def ones(data):
-    """The ones' complement sum of 16-bit words."""
-    total = sum(struct.unpack(">%dH" % (len(data) // 2), data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return total
-
-
-def options(data, reason):
-    at = 0
-    while at < len(data) and data[at] != 0:
-        if data[at] == 1:
-            at += 1
-            continue
-        if at + 2 > len(data) or data[at + 1] < 2 or at + data[at + 1] > len(data):
-            raise Dropped(reason)
-        yield data[at], data[at + 2 : at + data[at + 1]]
-        at += data[at + 1]
 
 
 # ---- Section 2: matching -----------------------------------------------------------------------------------------------------------
@@ -361,7 +94,7 @@ def written(field, number, rng):
     return rng.choice(("%d", "x%x", "0x%x")) % number
 
 
-def number_test(rng, field, pool):
+def number_test(rng, field, pool, sets):
     """A random test on a number, as text and function."""
     bits = NUMBERS[field][1]
     top = (1 << bits) - 1
@@ -389,7 +122,11 @@ def number_test(rng, field, pool):
     shape = rng.uniform(0.35, 1) if field in FLAGS else rng.random()
     if shape < 0.35:
         some = [stretch() for _ in range(rng.randint(1, 6))]
-        return " in { %s }" % ", ".join(text for text, _, _ in some), lambda n: any(low <= n <= high for _, low, high in some)
+        elements, test = ", ".join(text for text, _, _ in some), lambda n: any(low <= n <= high for _, low, high in some)
+        if rng.random() < 0.3 and field != "net-proto":
+            sets.append("set s%d = { %s }" % (len(sets), elements))
+            return " in @s%d" % (len(sets) - 1), test
+        return " in { %s }" % elements, test
     if shape < 0.6:
         text, low, high = stretch()
         if rng.random() < 0.3:
@@ -402,11 +139,15 @@ def number_test(rng, field, pool):
     return " %s %s" % (condition, written(field, one, rng)), lambda n: COMPARE[condition](n, one)
 
 
-def make_match(rng, pools, texts):
+def make_match(rng, pools, texts, sets):
     """A random match; None where this one cannot be written."""
     negated = rng.random() < 0.2
     bang = "! " if negated else ""
     shape = rng.random()
+    if shape < 0.04:
+        field = rng.choice(ADDRESSES)
+        kind = NUMBERS[field][0]
+        return Match("%s%s in @seen" % (bang, field), {kind} - {""}, lambda s: field in s.fields and (field in s.members) != negated)
     if shape < 0.55:
         field = rng.choice(tuple(NUMBERS))
         kind = NUMBERS[field][0]
@@ -415,7 +156,7 @@ def make_match(rng, pools, texts):
             if not negated:
                 return Match(field, classes, lambda s: field in s.fields)
             return Match("! " + field, set(), lambda s: field not in s.fields)
-        text, test = number_test(rng, field, pools.get(field))
+        text, test = number_test(rng, field, pools.get(field), sets)
         return Match(bang + field + text, classes, lambda s: field in s.fields and test(s.fields[field]) != negated)
     if shape < 0.68:
         if rng.random() < 0.2:
@@ -530,39 +271,185 @@ def splitmix64(x):
     return z ^ z >> 31
 
 
+ADDRESSES = ("ip-saddr", "ip-daddr", "ip6-saddr", "ip6-daddr", "eth-saddr", "eth-daddr")
+
+
+def ends(seen):
+    """Version, source and destination of the IP header; None without one."""
+    for version, prefix in ((4, "ip"), (6, "ip6")):
+        if prefix + "-saddr" in seen.fields:
+            return version, seen.fields[prefix + "-saddr"], seen.fields[prefix + "-daddr"]
+    return None
+
+
+class Apart:
+    """A limit that counts addresses apart: buckets of four words (section 3, "Limits apart")."""
+
+    def __init__(self, rng, limits, period, limit):
+        self.period, self.limit = period, limit
+        self.which = rng.choice(("source", "source", "destination", "pair"))
+        self.bits = {4: 32, 6: 128}
+        self.text = " per " + self.which
+        if self.which != "pair" and rng.random() < 0.5:
+            four, six = rng.choice((8, 24, 30, 32)), rng.choice((16, 64, 125, 128))
+            if rng.random() < 0.5:
+                self.bits, self.text = {4: four, 6: 64}, self.text + "/%d" % four
+            else:
+                self.bits, self.text = {4: four, 6: six}, self.text + "/%d/%d" % (four, six)
+        self.buckets = 1
+        while self.buckets < limits:
+            self.buckets *= 2
+        self.table, self.displaced = {}, 0
+
+    def above(self, identity, seen, time):
+        known = ends(seen)
+        if known is None:
+            return False
+        version, *addresses = known
+        h = splitmix64(((version << 32) + identity) & MASK64)
+        for address, counts in zip(addresses, (self.which != "destination", self.which != "source")):
+            if counts:
+                drop = {4: 32, 6: 128}[version] - self.bits[version]
+                address = address >> drop << drop
+                h = splitmix64((splitmix64((h + (address >> 64)) & MASK64) + (address & MASK64)) & MASK64)
+        h |= 1
+        words = self.table.setdefault((h >> 32) % self.buckets, [[0, 0] for _ in range(4)])
+        for word in words:
+            if word[0] == h:
+                base = max(word[1], time)
+                if base - time > self.limit:
+                    return True
+                word[1] = (base + self.period) & MASK64
+                return False
+        first = min(words, key=lambda word: word[1])
+        self.displaced += first[1] > time
+        first[:] = [h, (time + self.period) & MASK64]
+        return False
+
+
+class Filled:
+    """A set that packets fill: buckets of eight places (section 9)."""
+
+    FOR_GOOD = MASK64
+
+    def __init__(self, rng):
+        self.size, self.timeout = rng.choice((1, 1, 2, 8, 64, 1000)), rng.choice((None, 5, 60, 600))
+        self.text = "set seen = dynamic size %d%s" % (self.size, "" if self.timeout is None else " timeout %ds" % self.timeout)
+        self.buckets = {}
+        self.displaced = self.full = 0
+
+    def bucket(self, kind, value):
+        a, b = value >> 64, value & MASK64
+        h = b * 0xBF58476D1CE4E5B9 & MASK64
+        h = ((h ^ h >> 32) ^ a) * 0x9E3779B97F4A7C15 & MASK64
+        h = (h ^ h >> 29) * 0x94D049BB133111EB & MASK64
+        number = (h >> 32) * ((self.size + 1) // 2) >> 32
+        return self.buckets.setdefault(number, [[None, 0] for _ in range(8)])
+
+    def holds(self, kind, value, time):
+        return any(place[0] == (kind, value) and time < place[1] for place in self.bucket(kind, value))
+
+    def add(self, kind, value, time, timeout):
+        timeout = self.timeout if timeout is None else timeout
+        until = self.FOR_GOOD if timeout is None else min(time + timeout * 10**9, self.FOR_GOOD)
+        places = self.bucket(kind, value)
+        for place in places:
+            if place[0] == (kind, value) and time < place[1]:
+                place[1] = max(place[1], until)
+                return
+        ends_at = lambda place: place[1] if time < place[1] else 0
+        first = min(places, key=ends_at)
+        if ends_at(first) == self.FOR_GOOD or ends_at(first) > until:
+            self.full += 1
+            return
+        self.displaced += ends_at(first) > 0
+        first[:] = [(kind, value), until]
+
+    def delete(self, kind, value):
+        for place in self.bucket(kind, value):
+            if place[0] == (kind, value):
+                place[:] = [None, 0]
+
+
+def kind_of(field):
+    return {"eth": "mac", "ip6": 6}.get(field.split("-")[0], 4)
+
+
+# Fields that rules write here: header class, and where they lie: byte of the header, mask, shift.
+WRITTEN = {
+    "ip-dscp": ("ip4", 1, 0xFC, 2), "ip-ecn": ("ip4", 1, 0x03, 0), "ip-ttl": ("ip4", 8, 0xFF, 0), "ip6-hop-limit": ("ip6", 7, 0xFF, 0),
+}
+
+
 class Rule:
-    def __init__(self, rng, pools, texts):
-        self.matches = [make_match(rng, pools, texts) for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))]
+    def __init__(self, rng, pools, texts, sets, limits):
+        self.matches = [make_match(rng, pools, texts, sets) for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))]
         if rng.random() < 0.03:
             self.matches = [Match("all", set(), lambda s: True)]
         self.classes = set().union(*(m.classes for m in self.matches))
         self.packets = self.bytes = 0
         shape = rng.random()
-        self.share = self.rate = None
-        self.accepts = False
-        if shape < 0.5:
+        self.share = self.rate = self.apart = self.change = self.write = None
+        self.accepts, self.judges = False, True
+        if shape < 0.38:
             self.target = "drop"
-        elif shape < 0.75:
+        elif shape < 0.6:
             self.target, self.accepts = "accept", True
-        elif shape < 0.85:
+        elif shape < 0.66:
             milli = rng.choice((1, 250, 12345, 33333, 50000, 99999, 100000))
             self.target = "drop %d.%03d%%" % divmod(milli, 1000)
             self.share = milli * (1 << 32) // 100000
-        else:
+        elif shape < 0.86:
             n, unit, burst = rng.choice((1, 5, 40, 1000)), rng.choice("smh"), rng.choice((1, 1, 2, 10))
             self.target = "drop over %d/%s burst %d" % (n, unit, burst)
             period = 10**9 * {"s": 1, "m": 60, "h": 3600}[unit] // n
             self.rate, self.limit, self.tat = period, min(period * (burst - 1), MASK64), 0
+            if shape > 0.72:
+                self.apart = Apart(rng, limits, self.rate, self.limit)
+                self.target += self.apart.text
+        elif shape < 0.93:
+            self.judges = False
+            if rng.random() < 0.5:
+                self.matches = [Match("all", set(), lambda s: True)]
+                self.classes = set()
+            address = rng.choice(("source", "source", "destination") + ADDRESSES)
+            timeout = rng.choice((None, None, 1, 30))
+            self.target = "delete @seen " + address
+            adds = rng.random() < 0.8
+            if adds:
+                self.target = "add @seen " + address + ("" if timeout is None else " %ds" % timeout)
+            self.change = adds, address, timeout
+            if address in NUMBERS:
+                self.classes |= {NUMBERS[address][0]} - {""}
+        else:
+            self.judges = False
+            field = rng.choice(tuple(WRITTEN) + ("ttl dec", "ttl dec"))
+            self.write, self.target = (field, None), field
+            if field in WRITTEN:
+                value = rng.randint(0, WRITTEN[field][2] >> WRITTEN[field][3])
+                self.write, self.target = (field, value), "mod %s %d" % (field, value)
+                self.classes.add(WRITTEN[field][0])
+        self.before = None  # the jump in front of a rule of a chain
 
     def text(self, number):
         return "r%d: %s %s" % (number, " ".join(m.text for m in self.matches), self.target)
 
+    def words(self):
+        before = self.before.matches if self.before else []
+        return " ".join([m.text for m in before] + [self.text(0)]).split()
+
     def matching(self, seen):
+        if self.before is not None and not (self.before.classes <= seen.classes and all(m.test(seen) for m in self.before.matches)):
+            return False
         return self.classes <= seen.classes and all(m.test(seen) for m in self.matches)
 
-    def drops(self, identity, number, time, seed):
+    def drops(self, identity, number, time, seed, seen):
+        if not self.judges:
+            return False
         if self.share is not None:
             return splitmix64((seed + (number << 32) + identity) & MASK64) >> 32 < self.share
+        if self.apart is not None:
+            return self.apart.above(identity, seen, time)
         if self.rate is not None:
             base = max(self.tat, time)
             if base - time > self.limit:
@@ -571,25 +458,111 @@ class Rule:
             return False
         return True
 
+    def changes(self, filled, seen, time):
+        adds, address, timeout = self.change
+        known = ends(seen)
+        if address in NUMBERS:
+            kind, value = kind_of(address), seen.fields[address]
+        elif known is None:
+            return
+        else:
+            kind, value = known[0], known[1 if address == "source" else 2]
+        if adds:
+            filled.add(kind, value, time, timeout)
+        else:
+            filled.delete(kind, value)
 
-def decide(rules, packets, seed):
-    """Which packets pass; counts in the rules. A packet is (frame, what is seen of it or None, its time)."""
+
+def as_written(rules, frame, seen):
+    """The frame as rules leave it."""
+    frame, at = bytearray(frame), seen.network
+    for rule in rules:
+        field, value = rule.write
+        if field == "ttl dec":
+            where = 8 if "ip4" in seen.classes else 7 if "ip6" in seen.classes else None
+            if where is not None and frame[at + where] > 1:
+                frame[at + where] -= 1
+            continue
+        _, byte, mask, shift = WRITTEN[field]
+        frame[at + byte] = frame[at + byte] & ~mask | value << shift
+    if "ip4" in seen.classes:
+        size = (frame[at] & 15) * 4
+        frame[at + 10 : at + 12] = b"\0\0"
+        frame[at + 10 : at + 12] = struct.pack(">H", ~ones(bytes(frame[at : at + size])) & 0xFFFF)
+    return bytes(frame)
+
+
+class Jump:
+    def __init__(self, rng, pools, texts, sets):
+        self.matches = [make_match(rng, pools, texts, sets) for _ in range(rng.choice((1, 1, 2)))]
+        self.classes = set().union(*(m.classes for m in self.matches))
+
+
+def make_rules(rng, pools, texts, sets, limits):
+    rules = [Rule(rng, pools, texts, sets, limits) for _ in range(rng.choice((1, 2, 5, 10, 25)))]
+    at = 0
+    while at < len(rules) and rng.random() < 0.3:
+        jump = Jump(rng, pools, texts, sets)
+        size = rng.randint(1, 4)
+        for rule in rules[at : at + size]:
+            rule.before = jump
+        at += size + rng.randint(0, 4)
+    return rules
+
+
+def written_policy(rules, head):
+    """Lines of the policy, and which rules each is of."""
+    lines, chains = [(text, []) for text in head], {}
+    for number, rule in enumerate(rules):
+        if rule.before is None:
+            lines.append((rule.text(number), [rule]))
+            continue
+        inside = chains.setdefault(rule.before, [])
+        inside.append((rule.text(number), [rule]))
+        if len(inside) == 1:
+            lines.append(("%s jump c%d" % (" ".join(m.text for m in rule.before.matches), len(chains)), inside))
+    out = []
+    for text, of in lines:
+        # A jump is of all rules behind it.
+        of = [rule for one in of for rule in (one[1] if isinstance(one, tuple) else [one])]
+        out.append((text, of))
+    for number, inside in enumerate(chains.values(), 1):
+        out += [("chain c%d {" % number, [])] + inside + [("}", [])]
+    return out
+
+
+def decide(rules, ghosts, packets, seed, filled):
+    """Packets that pass, as they leave, and None for others; counts in the rules. Ghosts match none. A packet is (frame, what is seen of it or None, its time)."""
     passed = []
     for number, (frame, seen, time) in enumerate(packets):
         if seen is None:
-            passed.append(False)
+            passed.append(None)
             continue
+        seen.members = {field for field in ADDRESSES if field in seen.fields and filled.holds(kind_of(field), seen.fields[field], time)}
+        for rule in ghosts:
+            if rule.matching(seen):
+                sys.exit("weir left out %s, which matches packet %d" % (rule.text(0), number))
         drop = accept = False
-        for identity, rule in rules:
-            if not rule.matching(seen):
-                continue
+        matching = [(identity, rule) for identity, rule in rules if rule.matching(seen)]
+        for identity, rule in matching:
             rule.packets += 1
             rule.bytes += len(frame)
             if rule.accepts:
                 accept = True
-            elif rule.drops(identity, number, time, seed):
+            elif rule.drops(identity, number, time, seed, seen):
                 drop = True
-        passed.append(accept or not drop)
+        writes = [rule for _, rule in matching if rule.write]
+        expires = any(rule.write[0] == "ttl dec" for rule in writes)
+        if expires and 1 in (seen.fields.get("ip-ttl"), seen.fields.get("ip6-hop-limit")):
+            passed.append(None)
+            continue
+        for _, rule in matching:
+            if rule.change:
+                rule.changes(filled, seen, time)
+        if drop and not accept:
+            passed.append(None)
+        else:
+            passed.append(as_written(writes, frame, seen) if writes else frame)
     return passed
 
 
@@ -716,7 +689,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     policy_path, capture, output = (os.path.join(folder, name) for name in ("policy.weir", "packets.pcap", "passed.pcap"))
     rng = random.Random(seed)
-    verdicts = passes = drops = matched = written_rules = left_out = policies = 0
+    verdicts = passes = drops = matched = written_rules = left_out = policies = changed = displaced = pushed = 0
     while verdicts < wanted:
         if policies % 20 == 0:
             packets = make_packets(rng)
@@ -730,16 +703,28 @@ def main():
                 for name, data in seen.payloads.items():
                     texts.setdefault(name, []).append(data)
         policies += 1
-        rules = [Rule(rng, pools, texts) for _ in range(rng.choice((1, 2, 5, 10, 25)))]
+        filled, sets, limits = Filled(rng), [], rng.choice((1, 2, 16, 65536))
+        rules = make_rules(rng, pools, texts, sets, limits)
+        head = ["limits %d" % limits, filled.text] + sets
         written_rules += len(rules)
-        while True:
+        while rules:
+            lines = written_policy(rules, head)
             with open(policy_path, "w") as out:
-                out.write("".join(rule.text(number) + "\n" for number, rule in enumerate(rules)))
+                out.write("".join(text + "\n" for text, _ in lines))
             bad = refused(weir, policy_path)
             if not bad:
                 break
-            left_out += len(bad)
-            rules = [rule for line, rule in enumerate(rules, 1) if line not in bad]
+            gone = set()
+            for line in bad:
+                text, of = lines[line - 1]
+                if text.startswith("set "):
+                    name = "@" + text.split()[1]
+                    of = [rule for rule in rules if name in rule.words()]
+                gone |= set(of)
+            if not gone:
+                sys.exit("weir refuses line %s of %s, which no rule is of" % (bad, policy_path))
+            left_out += len(gone)
+            rules = [rule for rule in rules if rule not in gone]
         if not rules:
             continue
         draw = rng.getrandbits(32)
@@ -748,36 +733,55 @@ def main():
         if run.returncode != 0:
             sys.exit("weir replay ended with %d on %s:\n%s" % (run.returncode, policy_path, run.stderr))
         report = json.loads(run.stdout)
+        # Rules of chains are called `CHAIN/NAME`.
+        for rule in report["rules"]:
+            rule["name"] = rule["name"].split("/")[-1]
         identities = {rule["name"]: rule["id"] for rule in report["rules"]}
-        numbered = [(identities["r%d" % number], rule) for number, rule in enumerate(rules)]
-        expected = decide(numbered, packets, draw)
+        # In the order of the flat policy: a chain stands where it is entered.
+        numbered = sorted(((identities["r%d" % n], rule) for n, rule in enumerate(rules) if "r%d" % n in identities), key=lambda one: one[0])
+        # A rule of a chain that excludes the jump in front of it is none.
+        ghosts = [rule for n, rule in enumerate(rules) if "r%d" % n not in identities]
+        if any(rule.before is None for rule in ghosts):
+            sys.exit("weir left out a rule outside of chains (policy in %s)" % policy_path)
+        expected = decide(numbered, ghosts, packets, draw, filled)
         through = read_times(output)
-        for number, ((frame, seen, time), passes_here) in enumerate(zip(packets, expected)):
-            if (time in through) != passes_here:
-                print("packet %d (%s)\nweir: %s, model: %s\npolicy:" % (
-                    number, frame.hex(), "pass" if time in through else "drop", "pass" if passes_here else "drop"))
+        for number, ((frame, seen, time), ours) in enumerate(zip(packets, expected)):
+            if through.get(time) != ours:
+                said = lambda one: "drop" if one is None else "pass" if one == frame else "pass as " + one.hex()
+                print("packet %d (%s)\nweir: %s, model: %s\npolicy:" % (number, frame.hex(), said(through.get(time)), said(ours)))
                 for _, rule in numbered:
                     if seen is not None and rule.matching(seen):
                         print("  the model matches " + rule.text(0))
                 print(open(policy_path).read())
                 sys.exit(1)
-            if passes_here and through[time] != frame:
-                sys.exit("packet %d was changed" % number)
+            changed += ours is not None and ours != frame
         counters = {rule["name"]: (rule["packets"], rule["bytes"]) for rule in report["rules"]}
         for number, rule in enumerate(rules):
-            if counters["r%d" % number] != (rule.packets, rule.bytes):
+            if counters.get("r%d" % number, (0, 0)) != (rule.packets, rule.bytes):
                 sys.exit("%s\nweir counted %s, the model %s (policy in %s)" % (
-                    rule.text(number), counters["r%d" % number], (rule.packets, rule.bytes), policy_path))
+                    rule.text(number), counters.get("r%d" % number), (rule.packets, rule.bytes), policy_path))
             matched += rule.packets > 0
+        apart = sum(rule.apart.displaced for rule in rules if rule.apart)
+        told = report["reasons"]
+        of = (("limit_displaced", apart), ("set_displaced", filled.displaced), ("set_full", filled.full))
+        for reason, count in of:
+            if told.get(reason, 0) != count:
+                sys.exit("weir notes %s %d times, the model %d (policy in %s)" % (reason, told.get(reason, 0), count, policy_path))
+        displaced += apart
+        pushed += filled.displaced
         verdicts += len(packets)
-        passes += sum(expected)
-        drops += len(expected) - sum(expected)
+        passed = sum(one is not None for one in expected)
+        passes += passed
+        drops += len(expected) - passed
     if left_out * 2 > written_rules:
         sys.exit("weir refused %d of %d rules: the generator no longer knows the language" % (left_out, written_rules))
     if min(passes, drops) * 10 < verdicts or matched * 4 < written_rules - left_out:
         sys.exit("too little was compared: %d passed, %d dropped, %d of %d rules matched" % (passes, drops, matched, written_rules - left_out))
-    print("%d verdicts of %d policies agree: %d passed, %d dropped; %d rules, %d of them matched, %d refused" % (
-        verdicts, policies, passes, drops, written_rules - left_out, matched, left_out))
+    if not (changed and displaced and (pushed or wanted < 40000)):
+        sys.exit("no packet was changed, or no address displaced: %d, %d by limits, %d in sets" % (changed, displaced, pushed))
+    print("%d verdicts of %d policies agree: %d passed, %d of them changed, %d dropped; %d rules, %d of them matched, %d refused; "
+          "%d addresses displaced by limits, %d in sets" % (
+              verdicts, policies, passes, changed, drops, written_rules - left_out, matched, left_out, displaced, pushed))
     if len(sys.argv) <= 4:
         shutil.rmtree(folder)
 
