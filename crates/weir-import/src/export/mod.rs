@@ -1,11 +1,14 @@
 //! A policy as a rule set of nftables, and what has no place in it.
 
 mod nft;
+mod writes;
 
 use weir_policy::describe;
 use weir_policy::model::{DropWhen, Policy, Rule, Target};
 
 use crate::finding::{Effect, Finding};
+
+use writes::Written;
 
 pub use nft::{Inexpressible, chain, lines_of};
 
@@ -20,51 +23,104 @@ pub struct Exported {
     pub findings: Vec<Finding>,
 }
 
+/// Lines of one kind that a packet meets, in their order.
+#[derive(Debug, Default)]
+struct Sections {
+    logs: Vec<String>,
+    accepts: Vec<String>,
+    drops: Vec<String>,
+    /// What is done to packets that pass: nobody sees the others.
+    passed: Vec<String>,
+}
+
+/// The chain that packets which pass go to, if something is done to them.
+const PASSED: &str = "passed";
+
 /// A policy as table `weir` of family netdev, on these interfaces.
 pub fn export_nft(policy: &Policy, interfaces: &[String]) -> Exported {
     let mut findings = Vec::new();
-    let mut parts: [Vec<String>; 3] = Default::default();
-    let mut rules = 0;
+    let mut sections = Sections::default();
+    // Of each rule whether it has lines; `None`: it is left out whole.
+    let mut said: Vec<Option<bool>> = Vec::new();
     for rule in &policy.rules {
-        match lines(rule, &mut findings) {
-            Ok(lines) => {
-                rules += usize::from(lines.iter().any(|lines| !lines.is_empty()));
-                for (part, lines) in parts.iter_mut().zip(lines) {
-                    part.extend(lines);
+        let judged = verdicts(rule, &mut sections);
+        if let Err(reason) = judged {
+            findings.push(finding(rule, reason, lost(rule)));
+        }
+        said.push(judged.ok());
+    }
+    // A line that sets the mark to 0 stands in front of tests that need several lines.
+    let judged = [&sections.logs, &sections.accepts, &sections.drops];
+    let tested = (judged.into_iter().flatten()).any(|line| line == nft::NO_MARK);
+    let mut written = Written::behind(tested);
+    for (rule, said) in policy.rules.iter().zip(&mut said) {
+        let Some(said) = said else {
+            continue;
+        };
+        let before = sections.passed.len();
+        let mut reasons = written.add(rule, &mut sections.passed);
+        *said |= sections.passed.len() > before;
+        let changes = |target: &Target| matches!(target, Target::ChangeSet(_));
+        if rule.targets.iter().any(changes) {
+            reasons.push("dynamic sets are not exported");
+        }
+        for reason in reasons {
+            findings.push(finding(rule, reason, Effect::NoChange));
+        }
+    }
+    written.end(&mut sections.passed);
+    findings.sort_by_key(|finding: &Finding| finding.line);
+    // A rule of a chain may stand for several.
+    findings.dedup_by(|one, before| one.line == before.line && one.reason == before.reason);
+    Exported {
+        ruleset: sections.table(interfaces),
+        rules: said.into_iter().filter(|said| *said == Some(true)).count(),
+        findings,
+    }
+}
+
+impl Sections {
+    fn table(mut self, interfaces: &[String]) -> String {
+        let devices: Vec<String> = interfaces
+            .iter()
+            .map(|name| format!("\"{name}\""))
+            .collect();
+        let mut text = "# made by `weir export nft`\ntable netdev weir\ndelete table netdev weir\ntable netdev weir {\n".to_owned();
+        if !self.passed.is_empty() {
+            text.push_str(&format!("    chain {PASSED} {{\n"));
+            for line in &self.passed {
+                text.push_str(&format!("        {line}\n"));
+            }
+            text.push_str("    }\n\n");
+            for line in &mut self.accepts {
+                if let Some(tests) = line.strip_suffix("accept") {
+                    *line = format!("{tests}goto {PASSED}");
                 }
             }
-            Err(reason) => findings.push(finding(rule, reason, lost(rule))),
         }
-    }
-    findings.sort_by_key(|finding: &Finding| finding.line);
-    let devices: Vec<String> = interfaces
-        .iter()
-        .map(|name| format!("\"{name}\""))
-        .collect();
-    let [logs, accepts, drops] = parts;
-    let mut ruleset = "# made by `weir export nft`\ntable netdev weir\ndelete table netdev weir\ntable netdev weir {\n    chain ingress {\n".to_owned();
-    ruleset.push_str(&format!(
-        "        type filter hook ingress devices = {{ {} }} priority 0; policy accept;\n",
-        devices.join(", ")
-    ));
-    let sections = [
-        ("every match is logged", logs),
-        ("an accept overrides every drop", accepts),
-        ("drops", drops),
-    ];
-    for (title, lines) in sections {
-        if !lines.is_empty() {
-            ruleset.push_str(&format!("\n        # {title}\n"));
+        text.push_str(&format!(
+            "    chain ingress {{\n        type filter hook ingress devices = {{ {} }} priority 0; policy accept;\n",
+            devices.join(", ")
+        ));
+        for (title, lines) in [
+            ("every match is logged", &self.logs),
+            ("an accept overrides every drop", &self.accepts),
+            ("drops", &self.drops),
+        ] {
+            if !lines.is_empty() {
+                text.push_str(&format!("\n        # {title}\n"));
+            }
+            for line in lines {
+                text.push_str(&format!("        {line}\n"));
+            }
         }
-        for line in lines {
-            ruleset.push_str(&format!("        {line}\n"));
+        if !self.passed.is_empty() {
+            text.push_str(&format!(
+                "\n        # what rules write\n        goto {PASSED}\n"
+            ));
         }
-    }
-    ruleset.push_str("    }\n}\n");
-    Exported {
-        ruleset,
-        rules,
-        findings,
+        text.push_str("    }\n}\n");
+        text
     }
 }
 
@@ -83,8 +139,8 @@ fn lost(rule: &Rule) -> Effect {
     }
 }
 
-/// Lines that log, accept and drop; targets that nftables has not got are named.
-fn lines(rule: &Rule, findings: &mut Vec<Finding>) -> Result<[Vec<String>; 3], &'static str> {
+/// Adds lines that log, accept and drop. Returns whether there are some.
+fn verdicts(rule: &Rule, sections: &mut Sections) -> Result<bool, &'static str> {
     if rule.stateful {
         return Err("nftables has no connections at this hook");
     }
@@ -92,20 +148,13 @@ fn lines(rule: &Rule, findings: &mut Vec<Finding>) -> Result<[Vec<String>; 3], &
     let [logs, accepts, drops] = &mut out;
     for target in &rule.targets {
         let said = |what: &str| nft::statement(rule, what).map_err(|Inexpressible(what)| what);
-        let reason = match target {
-            Target::Accept => {
-                accepts.extend(said("accept")?);
-                continue;
-            }
-            Target::Drop(DropWhen::Always) => {
-                drops.extend(said("drop")?);
-                continue;
-            }
+        match target {
+            Target::Accept => accepts.extend(said("accept")?),
+            Target::Drop(DropWhen::Always) => drops.extend(said("drop")?),
             Target::Log { prefix, limit } => {
                 let prefix = prefix.replace('"', "'");
                 let limit = limit.as_ref().map(nft::limit).unwrap_or_default();
                 logs.extend(said(&format!("{limit}log prefix \"{prefix}\""))?);
-                continue;
             }
             Target::Drop(DropWhen::Answered(_)) => {
                 return Err("answers of `reject` are not exported");
@@ -114,18 +163,22 @@ fn lines(rule: &Rule, findings: &mut Vec<Finding>) -> Result<[Vec<String>; 3], &
                 return Err("`quota` of nftables counts bytes without Ethernet headers");
             }
             Target::Drop(DropWhen::OverConnections { .. }) => {
-                return Err("nftables has no connections at this hook");
+                return Err(
+                    "`ct count` needs connection tracking, which comes behind the ingress hook",
+                );
             }
             Target::Drop(_) => return Err("nftables counts and draws in another way"),
-            Target::ChangeSet(_) => "dynamic sets are not exported",
-            _ => "rewriting is not exported",
-        };
-        let known = findings
-            .last()
-            .is_some_and(|last: &Finding| last.line == rule.line && last.reason == reason);
-        if !known {
-            findings.push(finding(rule, reason, Effect::NoChange));
+            _ => {}
         }
     }
-    Ok(out)
+    let some = out.iter().any(|lines| !lines.is_empty());
+    let parts = [
+        &mut sections.logs,
+        &mut sections.accepts,
+        &mut sections.drops,
+    ];
+    for (part, lines) in parts.into_iter().zip(out) {
+        part.extend(lines);
+    }
+    Ok(some)
 }

@@ -56,6 +56,9 @@ pub(super) fn limit(limit: &LogLimit) -> String {
     format!("limit rate {count}/{unit} burst {} packets ", limit.burst)
 }
 
+/// In front of tests that leave bits in the mark, and behind the last of them.
+pub(super) const NO_MARK: &str = "meta mark set 0";
+
 /// One condition of a rule.
 enum Term {
     /// All of these hold.
@@ -125,7 +128,7 @@ pub(super) fn statement(rule: &Rule, what: &str) -> Result<Vec<String>, Inexpres
         }
     }
     if bit > 1 {
-        lines.insert(0, "meta mark set 0".to_owned());
+        lines.insert(0, NO_MARK.to_owned());
     }
     matches.retain(|text| !text.is_empty());
     lines.push(
@@ -382,6 +385,8 @@ fn presence(one: &Match, l4: bool) -> Result<Term, Inexpressible> {
                 "meta protocol ip ip frag-off & 0x1fff != 0",
                 "meta protocol ip6 frag frag-off != 0",
             ]),
+            // Its class says so.
+            _ if !one.negated => Term::none(),
             _ => any(&[&header(info.header)]),
         },
         Kind::NetProto => {
