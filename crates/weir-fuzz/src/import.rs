@@ -44,6 +44,7 @@ fn translate(data: &[u8], format: Format) {
         chain: None,
         local: local.map(|(name, prefix)| (Some(name), prefix)).collect(),
         routes,
+        mtu: Some(1492),
     };
     let forward = Options {
         chain: Some("forward".to_owned()),

@@ -14,6 +14,8 @@ pub struct Options {
     pub local: Vec<(Option<String>, Prefix)>,
     /// Which addresses are reached by which interface.
     pub routes: Vec<(String, Prefix)>,
+    /// The MTU of the paths that packets take, in bytes: what rules clamp segments to.
+    pub mtu: Option<u16>,
 }
 
 /// Why a file cannot be imported at all.

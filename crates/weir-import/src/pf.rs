@@ -158,6 +158,13 @@ impl Reader<'_> {
         for (reason, effect) in made.notes {
             self.find(line, text, reason, effect);
         }
+        if let Some(tag) = &made.tag
+            && self.known.tag(tag, &made.when).is_err()
+        {
+            let reason = format!("which packets have the tag {tag} becomes too many rules of weir");
+            self.known.tags_lost = true;
+            self.find(line, text, reason, Effect::ByRules);
+        }
         if made.no_verdict {
             return;
         }
@@ -363,6 +370,7 @@ impl Reader<'_> {
                 notes: Vec::new(),
                 no_verdict: false,
                 out: false,
+                tag: None,
             };
             self.take(line, text, Ok(made));
         }
@@ -391,6 +399,11 @@ impl Reader<'_> {
             }
         }
         let made = self.rule(&rest)?;
+        if let Some(tag) = made.tag {
+            return Err(format!(
+                "it sets the tag {tag}, which rules then test behind the translation: write `tag` in a rule that passes"
+            ));
+        }
         let mut when = made.when;
         if let Some(out) = &out {
             when = product(&when, &self.state.leaves_by(&[out], false)?).map_err(too_many)?;

@@ -93,6 +93,14 @@ pub(crate) enum Family {
 }
 
 impl Family {
+    /// Its EtherType.
+    pub(crate) fn version(self) -> u128 {
+        match self {
+            Family::Four => crate::condition::IP4,
+            Family::Six => crate::condition::IP6,
+        }
+    }
+
     pub(crate) fn source(self) -> Field {
         match self {
             Family::Four => Field::Saddr4,

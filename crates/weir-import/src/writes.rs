@@ -107,13 +107,27 @@ fn word32(word: &str) -> Option<u32> {
     u32::try_from(values::number(Field::Mark, word)?).ok()
 }
 
-/// A target of iptables; `None`: it is none that writes what weir can.
+/// Targets of iptables that write what weir can.
+const TARGETS: &[&str] = &[
+    "MARK",
+    "CLASSIFY",
+    "DSCP",
+    "TOS",
+    "ECN",
+    "TTL",
+    "HL",
+    "TCPMSS",
+    "TCPOPTSTRIP",
+];
+
+/// A target of iptables; `None`: it is none that writes what weir can. `mtu`: that of the paths.
 pub(crate) fn iptables(
     target: &str,
     options: &[(String, String)],
     family: Family,
+    mtu: Option<u16>,
 ) -> Option<Result<Write, Refused>> {
-    if !matches!(target, "MARK" | "CLASSIFY" | "DSCP" | "TTL" | "HL") {
+    if !TARGETS.contains(&target) {
         return None;
     }
     let (option, value) = match options {
@@ -150,6 +164,33 @@ pub(crate) fn iptables(
             "1" => decrement(family),
             _ => return Some(Err("weir decrements by 1 only".to_owned())),
         },
+        ("TOS", "--set-tos", _) => match tos(family, value) {
+            Some(write) => Some(write),
+            None => {
+                return Some(Err(
+                    "weir writes all bits of the DSCP, and this mask keeps some: write `-j DSCP --set-dscp`".to_owned(),
+                ));
+            }
+        },
+        ("ECN", "--ecn-tcp-remove", _) => segments(Some(family)).map(|when| Write {
+            target: "mod tcp-ece 0 mod tcp-cwr 0".to_owned(),
+            test: None,
+            field: Some(Field::TcpFlags),
+            when,
+            counts: false,
+        }),
+        ("TCPMSS", "--set-mss", _) => value
+            .parse()
+            .ok()
+            .and_then(|size| segment_size(Some(family), size)),
+        ("TCPMSS", "--clamp-mss-to-pmtu", _) => match mtu {
+            Some(mtu) => clamped(family, mtu),
+            None => return Some(Err(NO_MTU.to_owned())),
+        },
+        ("TCPOPTSTRIP", "--strip-options", _) => {
+            let kinds: Option<Vec<u8>> = value.split(',').map(option_kind).collect();
+            kinds.and_then(|kinds| without_options(Some(family), &kinds))
+        }
         ("TTL", "--ttl-inc", _) | ("HL", "--hl-inc", _) => {
             return Some(Err(
                 "weir does not increment a TTL: packets in a loop would never end".to_owned(),
@@ -160,8 +201,15 @@ pub(crate) fn iptables(
     Some(write.ok_or_else(bad))
 }
 
-/// A statement of nftables in words, `meta mark set 0x10`.
-pub(crate) fn nft(words: &[&str]) -> Result<Write, Refused> {
+/// What is different where a segment has no maximum segment size, for a target of iptables.
+pub(crate) fn left_out(target: &str) -> Option<&'static str> {
+    (target == "TCPMSS").then_some(
+        "the kernel adds the option to SYN segments that have none: where that is meant write `tcp-syn ! tcp-opt-mss add tcp-opt-mss 536`",
+    )
+}
+
+/// A statement of nftables in words, `meta mark set 0x10`. Two writes: one for each version of IP. `mtu`: that of the paths.
+pub(crate) fn nft(words: &[&str], mtu: Option<u16>) -> Result<Vec<Write>, Refused> {
     let one = match words {
         ["meta", "mark", "set", rest @ ..] => mark_of(rest),
         ["meta", "priority", "set", value] => priority(value),
@@ -170,11 +218,21 @@ pub(crate) fn nft(words: &[&str]) -> Result<Write, Refused> {
         ["ip", "ttl", "set", value] => ttl(Family::Four, value),
         ["ip6", "hoplimit", "set", value] => ttl(Family::Six, value),
         ["vlan", "id", "set", value] => number(Field::VlanId, value, "vlan-id"),
-        ["tcp", "option", "maxseg", "size", "set", value] => segment_size(value),
+        ["tcp", "option", "maxseg", "size", "set", "rt", "mtu"] => {
+            let mtu = mtu.ok_or(NO_MTU)?;
+            let both = [Family::Four, Family::Six].map(|family| clamped(family, mtu));
+            return Ok(both.into_iter().flatten().collect());
+        }
+        ["tcp", "option", "maxseg", "size", "set", value] => {
+            value.parse().ok().and_then(|size| segment_size(None, size))
+        }
+        ["reset", "tcp", "option", name] => {
+            option_kind(name).and_then(|kind| without_options(None, &[kind]))
+        }
         _ => None,
     };
     let what = words.join(" ");
-    one.ok_or_else(|| match words {
+    one.map(|write| vec![write]).ok_or_else(|| match words {
         ["ct", ..] => format!(
             "`{what}` writes what belongs to a connection, and weir has marks of packets only"
         ),
@@ -202,15 +260,82 @@ fn mark_of(words: &[&str]) -> Option<Write> {
     }
 }
 
+/// Why segments are not clamped.
+const NO_MTU: &str =
+    "the MTU of the paths is not in the file: give it with `--mtu BYTES`, for PPPoE `--mtu 1492`";
+
+/// `VALUE/MASK` of the whole byte, or of the DSCP alone. A mask that keeps bits of either is not weir's.
+fn tos(family: Family, value: &str) -> Option<Write> {
+    let (value, mask) = value.split_once('/').unwrap_or((value, "0xff"));
+    let number = |word: &str| word32(word).and_then(|number| u8::try_from(number).ok());
+    let (value, mask) = (number(value)?, number(mask)?);
+    let of = match family {
+        Family::Four => (Field::Dscp4, "ip-dscp", "ip-ecn"),
+        Family::Six => (Field::Dscp6, "ip6-dscp", "ip6-ecn"),
+    };
+    let (dscp, ecn) = (value >> 2, value & 3);
+    let target = match mask {
+        0xff => format!("mod {} {dscp} mod {} {ecn}", of.1, of.2),
+        0xfc if ecn == 0 => format!("mod {} {dscp}", of.1),
+        _ => return None,
+    };
+    field(of.0, target)
+}
+
+/// TCP of one version of IP, or of both.
+fn segments(family: Option<Family>) -> Option<Condition> {
+    let ip = match family {
+        Some(family) => Numbers::one(family.version()),
+        None => crate::condition::ip(),
+    };
+    let ip = Condition::of(Field::EthType, ip)?;
+    ip.with(&Part::Has(Field::Proto, Numbers::one(TCP)))
+}
+
 /// The kernel lowers a maximum segment size, and never raises one.
-fn segment_size(word: &str) -> Option<Write> {
-    let size: u16 = word.parse().ok()?;
-    let ip = Condition::of(Field::EthType, crate::condition::ip())?;
+fn segment_size(family: Option<Family>, size: u16) -> Option<Write> {
     Some(Write {
         target: format!("mod tcp-opt-mss {size}"),
         test: Some(format!("tcp-opt-mss > {size}")),
         field: None,
-        when: ip.with(&Part::Has(Field::Proto, Numbers::one(TCP)))?,
+        when: segments(family)?,
+        counts: false,
+    })
+}
+
+/// What a path of this MTU has room for, without options: RFC 6691.
+fn clamped(family: Family, mtu: u16) -> Option<Write> {
+    let headers = match family {
+        Family::Four => 40,
+        Family::Six => 60,
+    };
+    segment_size(Some(family), mtu.checked_sub(headers)?)
+}
+
+/// The kind of a TCP option, by number or as iptables and nftables call it.
+fn option_kind(name: &str) -> Option<u8> {
+    let named = match name {
+        "mss" | "maxseg" => 2,
+        "wscale" | "window" => 3,
+        "sack-permitted" | "sack-perm" => 4,
+        "sack" => 5,
+        "timestamp" => 8,
+        "md5" | "md5sig" => 19,
+        "mptcp" => 30,
+        "fastopen" => 34,
+        _ => return name.parse().ok().filter(|kind| *kind > 1),
+    };
+    Some(named)
+}
+
+/// Without these options. The kernel writes NOPs over them, weir moves what is behind.
+fn without_options(family: Option<Family>, kinds: &[u8]) -> Option<Write> {
+    let strips = kinds.iter().map(|kind| format!("strip tcp-opt {kind}"));
+    Some(Write {
+        target: strips.collect::<Vec<_>>().join(" "),
+        test: None,
+        field: None,
+        when: segments(family)?,
         counts: false,
     })
 }

@@ -36,6 +36,7 @@ pub(crate) fn options() -> Options {
             route("dmz0", "10.20.0.0/24"),
             route("dmz0", "2001:db8:20::/64"),
         ],
+        mtu: None,
     }
 }
 

@@ -12,6 +12,7 @@ fn options() -> Options {
             ("eth0".to_owned(), prefix("0.0.0.0/0")),
             ("eth1".to_owned(), prefix("10.0.0.0/8")),
         ],
+        mtu: None,
     }
 }
 
@@ -627,6 +628,109 @@ fn what_iptables_writes_is_written() {
 }
 
 #[test]
+fn segments_are_clamped_to_a_size_or_to_the_path() {
+    let syn = "-A FORWARD -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS";
+    let text = filter(&format!(
+        "{syn} --set-mss 1400\n{syn} --clamp-mss-to-pmtu\n"
+    ));
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    let set = "net-proto ip4 tcp-flags syn/syn,rst tcp-opt-mss > 1400 mod tcp-opt-mss 1400";
+    assert_eq!(lines, [set, "net-proto ip4 drop"]);
+    let found = reasons(&made);
+    assert_eq!(found.len(), 2, "{found:?}");
+    for (part, effect) in [
+        ("segments that have none", Effect::NoChange),
+        ("--mtu 1492", Effect::NoChange),
+    ] {
+        let named = |(said, reason): &(Effect, &str)| *said == effect && reason.contains(part);
+        assert!(found.iter().any(named), "{part}: {found:?}");
+    }
+    let known = Options {
+        mtu: Some(1492),
+        ..forward()
+    };
+    let (lines, _) = rules(Format::Ip6tablesSave, &text, &known);
+    let clamped = "net-proto ip6 tcp-flags syn/syn,rst tcp-opt-mss > 1432 mod tcp-opt-mss 1432";
+    assert!(lines.iter().any(|line| line == clamped), "{lines:?}");
+    let text = "table inet f { chain c { type filter hook forward priority 0; policy accept;
+        tcp flags syn tcp option maxseg size set rt mtu
+    } }";
+    let (lines, made) = rules(Format::Nft, text, &known);
+    assert_eq!(
+        lines,
+        [
+            "net-proto ip4 tcp-flags syn/syn tcp-opt-mss > 1452 mod tcp-opt-mss 1452",
+            "net-proto ip6 tcp-flags syn/syn tcp-opt-mss > 1432 mod tcp-opt-mss 1432",
+        ]
+    );
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+}
+
+#[test]
+fn other_targets_that_write_are_translated() {
+    let text = mangle(
+        "-A PREROUTING -p tcp -m tcp --dport 22 -j TOS --set-tos 0xb8/0xff\n\
+         -A PREROUTING -p udp -m udp --dport 53 -j TOS --set-tos 0x10/0x3f\n\
+         -A PREROUTING -p tcp -m tcp --dport 80 -j ECN --ecn-tcp-remove\n\
+         -A PREROUTING -p tcp -m tcp --dport 179 -j TCPOPTSTRIP --strip-options timestamp,sack-permitted,19\n",
+    );
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(
+        lines,
+        [
+            "net-proto ip4 tcp-dport 22 mod ip-dscp 46 mod ip-ecn 0",
+            "net-proto ip4 tcp-dport 80 mod tcp-ece 0 mod tcp-cwr 0",
+            "net-proto ip4 tcp-dport 179 strip tcp-opt 8 strip tcp-opt 4 strip tcp-opt 19",
+        ]
+    );
+    let found = reasons(&made);
+    assert!(
+        matches!(found[..], [(Effect::NoChange, reason)] if reason.contains("--set-dscp")),
+        "{found:?}"
+    );
+    let text = "table inet f { chain c { type filter hook forward priority 0; policy accept;
+        tcp dport 179 reset tcp option timestamp
+    } }";
+    let (lines, made) = rules(Format::Nft, text, &forward());
+    assert_eq!(lines, ["tcp-dport 179 strip tcp-opt 8"]);
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+}
+
+#[test]
+fn tags_of_pf_are_the_rules_that_set_them() {
+    let text = "pass in quick on eth1 proto tcp to port 22 tag ADMIN\n\
+        match in on eth1 from 10.1.0.0/16 tag TRUSTED\n\
+        match in on eth1 from 10.1.9.0/24 tag GUEST\n\
+        block in on eth1 ! tagged TRUSTED\n\
+        pass in on eth1 proto udp to port 53 tagged GUEST no state\n\
+        pass out on eth0 tagged TRUSTED\n\
+        block in proto icmp tagged NOBODY\n";
+    let (lines, made) = rules(Format::Pf, text, &forward());
+    let has = |wanted: &str| {
+        assert!(
+            lines.iter().any(|line| line == wanted),
+            "{wanted}: {lines:#?}"
+        );
+    };
+    has("in eth1 ip-saddr 10.1.9.0/24 udp-dport 53 accept");
+    // A packet has the last of its tags.
+    let blocks: Vec<&String> = lines.iter().filter(|line| line.ends_with("drop")).collect();
+    assert!(
+        blocks
+            .iter()
+            .any(|line| line.contains("ip-saddr in {") || line.contains("! ip-saddr")),
+        "{lines:#?}"
+    );
+    let found = reasons(&made);
+    let of = |effect: Effect, part: &str| {
+        let named = |(said, reason): &(Effect, &str)| *said == effect && reason.contains(part);
+        assert!(found.iter().any(named), "{part}: {found:?}");
+    };
+    of(Effect::Elsewhere, "about what leaves");
+    of(Effect::Wider, "no rule before it sets the tag NOBODY");
+}
+
+#[test]
 fn what_iptables_writes_and_weir_does_not_is_named() {
     let text = mangle(
         "-A PREROUTING -j MARK --set-xmark 0x11/0x1\n\
@@ -710,7 +814,7 @@ fn what_nftables_writes_is_written() {
     assert!(
         found[1]
             .1
-            .contains("`tcp option maxseg size set rt mtu` is not translated"),
+            .contains("the MTU of the paths is not in the file"),
         "{found:?}"
     );
 }

@@ -26,6 +26,9 @@ pub(crate) struct ImportArgs {
     /// Addresses that are reached by an interface, for rules on outgoing interfaces; repeatable
     #[arg(long, value_name = "IF=PREFIX", value_parser = route)]
     pub(crate) route: Vec<(String, Prefix)>,
+    /// MTU of the paths, for rules that clamp TCP segments to it
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
+    pub(crate) mtu: Option<u16>,
     /// Exit with status 1 if a line is not translated as it stands
     #[arg(long)]
     pub(crate) strict: bool,

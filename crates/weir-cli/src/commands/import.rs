@@ -40,6 +40,7 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let options = Options {
         chain: args.chain.clone(),
         local: args.local.clone(),
+        mtu: args.mtu,
         routes: args.route.clone(),
     };
     let source = format!("{} ({})", name, args.format.name());

@@ -768,9 +768,21 @@ impl<'a, 's> Reader<'a, 's> {
                     "`{name}` hands packets to programs, which weir does not"
                 ));
             }
-            other if let Some(write) = writes::iptables(other, &self.made.options, self.family) => {
+            other
+                if let Some(write) = writes::iptables(
+                    other,
+                    &self.made.options,
+                    self.family,
+                    self.state.options.mtu,
+                ) =>
+            {
                 match write {
-                    Ok(write) => self.made.write = Some(write),
+                    Ok(write) => {
+                        let note = writes::left_out(other);
+                        let notes = note.map(|note| (note.to_owned(), Effect::NoChange));
+                        self.made.notes.extend(notes);
+                        self.made.write = Some(write);
+                    }
                     Err(reason) => self.made.notes.push((reason, Effect::NoChange)),
                 }
                 self.made.write.is_some().then_some(Then::Continue)

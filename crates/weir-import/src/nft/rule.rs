@@ -229,6 +229,13 @@ impl Reader<'_, '_> {
                         "weir cannot leave packets out of the table of connections".to_owned()
                     );
                 }
+                "reset" if self.peek() == "tcp" => {
+                    let start = self.at - 1;
+                    self.at = (self.at + 3).min(self.words.len());
+                    let words = self.words.get(start..self.at).unwrap_or_default();
+                    let words: Vec<&str> = words.iter().map(|token| token.text.as_str()).collect();
+                    self.written(&words)?;
+                }
                 "flow" | "dup" | "fwd" => return Err(format!("`{word}` has no counterpart")),
                 "fib" => {
                     return Err(
@@ -475,16 +482,24 @@ impl Reader<'_, '_> {
         }
         let words = self.words.get(start..self.at).unwrap_or_default();
         let words: Vec<&str> = words.iter().map(|token| token.text.as_str()).collect();
-        match writes::nft(&words) {
+        self.written(&words)
+    }
+
+    fn written(&mut self, words: &[&str]) -> Result<(), String> {
+        match writes::nft(words, self.state.options.mtu) {
             Ok(_) if self.limited.is_some() => {
                 let reason = "weir has no limit for what a rule writes".to_owned();
                 self.notes.push((reason, Effect::NoChange));
             }
-            Ok(write) => {
-                let all = std::slice::from_ref(&write.when);
+            Ok(writes) => {
+                let all: Vec<Condition> = writes.iter().map(|write| write.when.clone()).collect();
                 // Naming a header asks for it, for what stands behind as well.
-                self.when = product(&self.when, all).map_err(too_many)?;
-                self.writes.push((self.when.clone(), write));
+                self.when = product(&self.when, &all).map_err(too_many)?;
+                for write in writes {
+                    let of = std::slice::from_ref(&write.when);
+                    let when = product(&self.when, of).map_err(too_many)?;
+                    self.writes.push((when, write));
+                }
             }
             Err(reason) => self.notes.push((reason, Effect::NoChange)),
         }

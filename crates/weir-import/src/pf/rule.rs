@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::condition::{Condition, Field, Part, TCP, TooMany, ip, product, prune};
+use crate::condition::{Condition, Field, Part, TCP, TooMany, ip, product, prune, subtract};
 use crate::finding::Effect;
 use crate::numbers::Numbers;
 use crate::state::State;
@@ -14,6 +14,23 @@ pub(super) struct Known {
     pub(super) tables: BTreeMap<String, Table>,
     /// `set block-policy return`
     pub(super) answers: bool,
+    /// Which packets have a tag by now.
+    pub(super) tags: BTreeMap<String, Vec<Condition>>,
+    /// That cannot be said any more.
+    pub(super) tags_lost: bool,
+}
+
+impl Known {
+    /// Packets that a rule matches have its tag from then on, and no other: a packet has one.
+    pub(super) fn tag(&mut self, name: &str, when: &[Condition]) -> Result<(), TooMany> {
+        for (_, others) in self.tags.iter_mut().filter(|(other, _)| *other != name) {
+            *others = subtract(std::mem::take(others), when.iter())?;
+        }
+        let own = self.tags.entry(name.to_owned()).or_default();
+        own.extend_from_slice(when);
+        *own = prune(std::mem::take(own));
+        Ok(())
+    }
 }
 
 /// A table.
@@ -40,6 +57,8 @@ pub(super) struct Made {
     pub(super) no_verdict: bool,
     /// For what leaves only.
     pub(super) out: bool,
+    /// The tag that its packets have from then on.
+    pub(super) tag: Option<String>,
 }
 
 pub(super) fn too_many(_: TooMany) -> String {
@@ -100,6 +119,7 @@ impl Rule<'_, '_> {
             notes: Vec::new(),
             no_verdict: action == "match",
             out: false,
+            tag: None,
         };
         let mut flags = false;
         while self.at < self.words.len() {
@@ -182,7 +202,17 @@ impl Rule<'_, '_> {
                     self.skip("state");
                     made.keeps_state = false;
                 }
-                "label" | "queue" | "tag" | "prio" | "rtable" | "scrub" | "set" => {
+                "tag" => made.tag = Some(self.take()),
+                // Only packets that are received are judged, so what leaves has no tag that is known.
+                "tagged" if made.out => {
+                    self.take();
+                }
+                "tagged" => self.tagged(false)?,
+                "!" if self.skip("tagged") => match made.out {
+                    true => self.at += 1,
+                    false => self.tagged(true)?,
+                },
+                "label" | "queue" | "prio" | "rtable" | "scrub" | "set" => {
                     if self.skip("(") {
                         while self.at < self.words.len() && self.take() != ")" {}
                     } else {
@@ -223,6 +253,27 @@ impl Rule<'_, '_> {
         }
         made.when = std::mem::take(&mut self.when);
         Ok(made)
+    }
+
+    /// Packets that earlier rules gave the tag, or all others.
+    fn tagged(&mut self, not: bool) -> Result<(), String> {
+        let name = self.take();
+        if self.known.tags_lost {
+            return Err("which packets have a tag is not known here".to_owned());
+        }
+        let tags = &self.known.tags;
+        let when = tags.get(&name).cloned().unwrap_or_default();
+        if when.is_empty() && !not {
+            return Err(format!("no rule before it sets the tag {name}"));
+        }
+        match not {
+            false => self.narrow(&when),
+            true => {
+                let left = std::mem::take(&mut self.when);
+                self.when = subtract(left, when.iter()).map_err(too_many)?;
+                Ok(())
+            }
+        }
     }
 
     /// `flags S/SA` is what `pass` means for TCP.
