@@ -15,6 +15,7 @@
 /* Buckets of all rules: four names each. The words of a name lie in count_words. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct weir_count);
@@ -23,6 +24,7 @@ struct {
 /* Place + 1 of a connection, and above it the sequence number of its life; 0: never used, nor is any behind it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u64);

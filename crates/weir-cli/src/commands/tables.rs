@@ -7,7 +7,7 @@ use serde::Serialize;
 use weir_bpf::abi;
 use weir_functions::middlebox::{self, PlanError};
 
-use weir_engine::control::{Ask, Client, Reply};
+use weir_engine::control::{Ask, Client, OpenConnections, Reply};
 
 use super::{policy, rule, table};
 use crate::args::TablesArgs;
@@ -19,6 +19,7 @@ struct Tables {
     policy: String,
     rules: usize,
     bounds: Bounds,
+    limits: Vec<Limit>,
     maps: Vec<Map>,
 }
 
@@ -29,6 +30,16 @@ struct Bounds {
     candidates: usize,
     hits: usize,
     hits_limit: usize,
+}
+
+/// A limit that counts addresses apart, or connections.
+#[derive(Serialize)]
+struct Limit {
+    rule: u32,
+    /// How many connections each name may have; none of a limit of packets.
+    connections: Option<u32>,
+    names: u64,
+    bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -81,6 +92,14 @@ fn running(args: &TablesArgs) -> Result<ExitCode, Failure> {
     ] {
         text.push_str(&format!("{:>9}  {meaning}\n", table::grouped(count as u64)));
     }
+    let limits = tables.limits.iter().map(|limit| Line {
+        rule: limit.rule,
+        connections: limit.connections,
+        names: limit.names,
+        bytes: limit.bytes,
+        open: limit.open,
+    });
+    text.push_str(&limits_text(limits.collect()));
     text.push_str("\n  map             entries          bytes\n");
     for (name, entries, bytes) in &tables.maps {
         text.push_str(&format!(
@@ -113,6 +132,18 @@ fn planned(path: &std::path::Path, json: bool) -> Result<ExitCode, Failure> {
             hits: bounds.hits,
             hits_limit: abi::HITS,
         },
+        limits: middlebox::limit_tables(
+            parsed.policy.rules.iter(),
+            parsed.policy.connections.limits,
+        )
+        .into_iter()
+        .map(|table| Limit {
+            rule: table.rule,
+            connections: table.connections,
+            names: table.names,
+            bytes: table.bytes,
+        })
+        .collect(),
         maps: plan
             .maps
             .iter()
@@ -154,6 +185,14 @@ fn text(tables: &Tables) -> String {
         "           (a policy where more than {} could is rejected)\n",
         b.hits_limit
     ));
+    let limits = tables.limits.iter().map(|limit| Line {
+        rule: limit.rule,
+        connections: limit.connections,
+        names: limit.names,
+        bytes: limit.bytes,
+        open: None,
+    });
+    text.push_str(&limits_text(limits.collect()));
     text.push_str("\n  map             entries          bytes\n");
     for map in &tables.maps {
         text.push_str(&format!(
@@ -162,6 +201,48 @@ fn text(tables: &Tables) -> String {
             table::grouped(map.entries.into()),
             table::grouped(map.bytes)
         ));
+    }
+    text
+}
+
+/// What is shown of a limit.
+struct Line {
+    rule: u32,
+    connections: Option<u32>,
+    names: u64,
+    bytes: u64,
+    open: Option<OpenConnections>,
+}
+
+/// The table of limits; nothing if there are none.
+fn limits_text(lines: Vec<Line>) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let runs = lines.iter().any(|line| line.open.is_some());
+    let mut text = "\n  rule  counts               names          bytes".to_owned();
+    text.push_str(match runs {
+        true => "       in use     at limit         open\n",
+        false => "\n",
+    });
+    for line in lines {
+        let counts = match line.connections {
+            Some(most) => policy::count(most as usize, "connection"),
+            None => "packets".to_owned(),
+        };
+        text.push_str(&format!(
+            "  {:>4}  {counts:<15} {:>10} {:>14}",
+            line.rule,
+            table::grouped(line.names),
+            table::grouped(line.bytes)
+        ));
+        if let Some(open) = line.open {
+            let numbers = [open.names, open.at_limit, open.connections];
+            for number in numbers {
+                text.push_str(&format!(" {:>12}", table::grouped(number)));
+            }
+        }
+        text.push('\n');
     }
     text
 }

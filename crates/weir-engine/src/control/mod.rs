@@ -18,7 +18,9 @@ pub use server::Server;
 use weir_functions::middlebox::flows::{Connection, ConnectionFilter};
 use weir_kernel::KernelError;
 
-pub use crate::live::{ElementsAdded, Listed as ListedElement, SetInfo, Stay};
+pub use crate::live::{
+    ElementsAdded, LimitInUse, Listed as ListedElement, OpenConnections, SetInfo, Stay,
+};
 
 /// Version of requests and replies. A server refuses others.
 pub const VERSION: u32 = 1;
@@ -267,6 +269,9 @@ pub struct Tables {
     pub candidates: usize,
     /// Rules of the plan with rewrites or log lines that one packet can match.
     pub hits: usize,
+    /// Limits that count addresses apart, or connections.
+    #[serde(default)]
+    pub limits: Vec<LimitInUse>,
     /// Maps: name, entries, bytes.
     pub maps: Vec<(String, u32, u64)>,
 }

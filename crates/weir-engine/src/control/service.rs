@@ -76,7 +76,7 @@ impl ControlService {
             } => self.edit(edits, if_generation),
             Ask::Compact => self.compact(),
             Ask::List => self.list(),
-            Ask::Tables => Ok(Reply::Tables(self.tables())),
+            Ask::Tables => self.tables().map(Reply::Tables),
             Ask::Load {
                 file,
                 flush_connections,
@@ -242,11 +242,11 @@ impl ControlService {
         }))
     }
 
-    fn tables(&self) -> Tables {
+    fn tables(&self) -> Result<Tables, Refused> {
         let running = lock(&self.running);
         let book = running.book();
         let bounds = book.bounds();
-        Tables {
+        Ok(Tables {
             instance: self.hello(),
             generation: book.generation(),
             rules: book.entries().len(),
@@ -257,8 +257,9 @@ impl ControlService {
             probes: bounds.probes,
             candidates: bounds.candidates,
             hits: bounds.hits,
+            limits: running.limits().map_err(refused)?,
             maps: running.map_sizes(),
-        }
+        })
     }
 
     /// Packets and writers go on while the table is read.

@@ -81,6 +81,15 @@ impl FlowTable {
         Ok(page)
     }
 
+    /// The connection at a place, if one lives there.
+    pub(super) fn at(&self, place: u32) -> Result<Option<Connection>, KernelError> {
+        if place >= self.places() {
+            return Ok(None);
+        }
+        let record = self.record(place)?;
+        Ok(record.and_then(|record| flows::read(&record, place, monotonic_ns(), &self.settings)))
+    }
+
     /// Ends the connections that the filter means. Returns how many.
     pub fn end(&self, filter: &ConnectionFilter) -> Result<u64, KernelError> {
         let now = monotonic_ns();

@@ -11,6 +11,7 @@ mod dynamic_sets;
 mod flows;
 mod host;
 mod kept;
+mod limits;
 mod maps;
 mod running;
 mod takeover;
@@ -38,6 +39,7 @@ pub(crate) use host::{SwitchedOff, checksums_of, find_all, refuse_hidden_tags, u
 
 pub use dynamic_sets::{Added, ElementsAdded, Listed, SetError, SetInfo, SetPage, SetTable, Stay};
 pub use flows::{FlowTable, Page};
+pub use limits::{LimitInUse, OpenConnections};
 pub use maps::RuleMaps;
 use running::Start;
 pub use running::{Edited, Followed, OWNER, Running};

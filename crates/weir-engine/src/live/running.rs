@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use weir_bpf::abi::Counter;
 use weir_functions::middlebox::dynamic::SetPlan;
 use weir_functions::middlebox::{
-    self, Edit, Rebuild, RuleBook, Staged, Succession, Written, translations,
+    self, Edit, LimitTable, Rebuild, RuleBook, Staged, Succession, Written, translations,
 };
 use weir_functions::plan::{InstancePlan, Port};
 use weir_functions::report::Report;
@@ -20,11 +20,12 @@ use weir_policy::model::{Connections, Rule};
 
 use super::copies::{Keep, Packets};
 use super::kept::Memory;
+use super::limits::CountTables;
 use super::maps::clear;
 use super::takeover::Left;
 use super::{
-    AttachPoint, AttachedPort, Attachment, FlowTable, Hook, LiveError, LoadedCopy, RuleMaps,
-    SetTable, Sharing, SwitchedOff, load,
+    AttachPoint, AttachedPort, Attachment, FlowTable, Hook, LimitInUse, LiveError, LoadedCopy,
+    RuleMaps, SetTable, Sharing, SwitchedOff, load,
 };
 use crate::translated::{Entrance, take_own_sources};
 
@@ -162,6 +163,36 @@ impl Running {
             Some((name.to_owned(), sizes.entries, bytes))
         });
         sizes.flatten().collect()
+    }
+
+    /// Limits that count addresses apart, or connections, and what the latter count now.
+    ///
+    /// # Errors
+    /// The kernel does not show a table.
+    pub fn limits(&self) -> Result<Vec<LimitInUse>, LiveError> {
+        let tables = self.book.limits();
+        let counts = match tables.iter().any(|table| table.connections.is_some()) {
+            true => self.count_tables()?,
+            false => None,
+        };
+        let in_use = |table: LimitTable| -> Result<LimitInUse, LiveError> {
+            let counts = counts.as_ref().filter(|_| table.connections.is_some());
+            Ok(LimitInUse {
+                rule: table.rule,
+                connections: table.connections,
+                names: table.names,
+                bytes: table.bytes,
+                open: counts.map(|counts| counts.open(&table)).transpose()?,
+            })
+        };
+        tables.into_iter().map(in_use).collect()
+    }
+
+    fn count_tables(&self) -> Result<Option<CountTables>, LiveError> {
+        let Some(flows) = self.flows()? else {
+            return Ok(None);
+        };
+        Ok(Some(CountTables::of(first(&self.copies)?, flows)?))
     }
 
     /// The table of connections; `None` if the rules keep none.

@@ -13,6 +13,7 @@ use zerocopy::IntoBytes;
 
 use super::conditions::Lowering;
 use super::connections;
+use super::counts::LimitTable;
 use super::dynamic::{self, SetPlan};
 use super::past::{self, Past, PastChange, PastRule, Succession};
 use super::{
@@ -795,6 +796,12 @@ impl RuleBook {
             fresh,
             book,
         })
+    }
+
+    /// Tables of limits that count addresses apart, or connections.
+    pub fn limits(&self) -> Vec<LimitTable> {
+        let rules = self.entries.values().map(|entry| &entry.rule);
+        counts::limit_tables(rules, self.connections.limits)
     }
 
     /// Rules that limit connections at a time, and where their tables lie.

@@ -1,9 +1,9 @@
 //! Limits of connections at a time: where their tables lie, and what a rule says of its own.
 
-use weir_bpf::abi::{self, COUNT_WAYS, Count, meter, rule_flag};
+use weir_bpf::abi::{self, COUNT_WAYS, Count, meter as bits, rule_flag};
 use weir_policy::model::{Per, Rule};
 
-use super::meters::TablesTooLarge;
+use super::meters::{self, TablesTooLarge};
 use crate::plan::MapPlan;
 
 /// Maps with names and references: good with the connections that they refer to, and where they lie as they did.
@@ -58,11 +58,72 @@ pub(super) fn write(out: &mut abi::Rule, most: u32, per: Option<Per>, place: Pla
     out.rate_limit_ns = place.buckets.saturating_sub(1);
     out.timeout_ns = u64::from(place.bucket as u32);
     if let Some(per) = per {
-        out.timeout_ns |= u64::from(per.len4) << meter::LEN4
-            | u64::from(per.len6) << meter::LEN6
-            | u64::from(per.source) << meter::SOURCE
-            | u64::from(per.destination) << meter::DESTINATION;
+        out.timeout_ns |= u64::from(per.len4) << bits::LEN4
+            | u64::from(per.len6) << bits::LEN6
+            | u64::from(per.source) << bits::SOURCE
+            | u64::from(per.destination) << bits::DESTINATION;
     }
+}
+
+/// A limit that counts addresses apart, or connections, and its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitTable {
+    /// Id of the rule.
+    pub rule: u32,
+    /// How many connections each name may have; `None`: a limit of packets.
+    pub connections: Option<u32>,
+    /// Names that fit: addresses, pairs, or one of the whole rule.
+    pub names: u64,
+    /// What the table takes.
+    pub bytes: u64,
+    place: Place,
+}
+
+impl LimitTable {
+    /// Buckets of the table in the map of names, each [`COUNT_WAYS`] names; of a limit of connections.
+    pub fn buckets(&self) -> std::ops::Range<u64> {
+        self.place.bucket..self.place.bucket + self.place.buckets
+    }
+
+    /// First word of a name's list in the map of words: its bucket counted from the first one of the table, and its way there.
+    pub fn words(&self, bucket: u64, way: u64) -> std::ops::Range<u64> {
+        let most = u64::from(self.connections.unwrap_or(0));
+        let first = self.place.word + (bucket * COUNT_WAYS as u64 + way) * most;
+        first..first + most
+    }
+}
+
+/// The tables of all limits that count apart, in the order of rules. `limits`: as the policy says.
+pub fn limit_tables<'a>(rules: impl Iterator<Item = &'a Rule>, limits: u32) -> Vec<LimitTable> {
+    let mut places = Places::new(limits);
+    let of = |rule: &Rule| {
+        let table = LimitTable {
+            rule: rule.id,
+            connections: None,
+            names: 0,
+            bytes: 0,
+            place: Place::default(),
+        };
+        if let Some(place) = places.take(rule) {
+            let (most, per) = rule.connections_at_a_time()?;
+            let ways = place.buckets * COUNT_WAYS as u64;
+            return Some(LimitTable {
+                connections: Some(most),
+                names: if per.is_some() { ways } else { 1 },
+                bytes: place.buckets * size_of::<Count>() as u64
+                    + ways * u64::from(most) * size_of::<u64>() as u64,
+                place,
+                ..table
+            });
+        }
+        let (names, bytes) = rule.counts_apart().then(|| meters::size(limits))?;
+        Some(LimitTable {
+            names,
+            bytes,
+            ..table
+        })
+    };
+    rules.filter_map(of).collect()
 }
 
 /// The maps of all tables.

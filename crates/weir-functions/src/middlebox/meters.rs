@@ -1,6 +1,6 @@
 //! Limits that count sources, destinations or pairs apart: the size of their tables, and what a rule says of its own.
 
-use weir_bpf::abi::{Meter, meter};
+use weir_bpf::abi::{METER_WAYS, Meter, meter};
 use weir_policy::model::Per;
 
 use crate::plan::{Constant, MapPlan};
@@ -62,6 +62,13 @@ pub(super) fn spare(limits: u32, tables: usize) -> usize {
     let buckets = u64::from(buckets(limits));
     let possible = (MAX_BUCKETS / buckets).saturating_sub(tables as u64);
     (SPARE_BUCKETS / buckets).min(SPARE_TABLES).min(possible) as usize
+}
+
+/// Addresses that fit into a table, and the bytes that it takes.
+pub(super) fn size(limits: u32) -> (u64, u64) {
+    let buckets = u64::from(buckets(limits));
+    let bytes = buckets * size_of::<Meter>() as u64;
+    (buckets * METER_WAYS as u64, bytes)
 }
 
 /// First bucket of a table, and the bytes of an empty one.

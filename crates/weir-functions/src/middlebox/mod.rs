@@ -27,7 +27,7 @@ use zerocopy::IntoBytes;
 use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource, Port};
 pub use book::{Edit, EditError, Entry, Origin, Rebuild, RuleBook, Staged, Step, Write, Written};
 use conditions::Lowering;
-pub use counts::COUNT_MAPS;
+pub use counts::{COUNT_MAPS, LimitTable, limit_tables};
 use dynamic::{SetPlan, SetsError};
 pub use meters::TablesTooLarge;
 pub use past::{Past, PastChange, PastRule, Succession};
