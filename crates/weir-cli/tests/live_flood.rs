@@ -1,5 +1,5 @@
-//! A flood of sources against a running policy: a limit for each source holds those above it, a dynamic set keeps the latest, and neither takes
-//! more memory than the policy says. 20,000 sources here, a million with `WEIR_LONG=1`. Needs root.
+//! A flood of sources against a running policy: limits for each source, of packets and of connections, hold those above them, a dynamic set keeps
+//! the latest, and none takes more memory than the policy says. 20,000 sources here, a million with `WEIR_LONG=1`. Needs root.
 
 #![allow(clippy::print_stderr, reason = "figures are said where the test runs")]
 
@@ -18,11 +18,17 @@ const HEAVY: u32 = 20;
 const BETWEEN: u32 = 10;
 /// 1 a minute, 3 at once.
 const BURST: u64 = 3;
+/// Connections that a source may have open.
+const OPEN: u64 = 2;
 
 fn frame(source: u32, port: u16) -> Vec<u8> {
+    frame_from(source, 5000, port)
+}
+
+fn frame_from(source: u32, sport: u16, port: u16) -> Vec<u8> {
     Frame::new()
         .ip4(source.to_be_bytes(), [10, 84, 0, 2])
-        .udp(5000, port)
+        .udp(sport, port)
         .payload(b"flood")
         .build()
 }
@@ -54,8 +60,10 @@ fn a_flood_of_sources_displaces_itself_in_bounded_memory() {
     // Far fewer words and places than sources.
     let (limits, size) = (sources / 16, u64::from(sources / 64));
     let policy = format!(
-        "limits {limits}\nset seen = dynamic size {size} timeout 1h\nlimit: udp-dport 53 drop over 1/m burst {BURST} per source\n\
-         fill: udp-dport 54 add @seen source\n"
+        "limits {limits}\nconnections {}\nset seen = dynamic size {size} timeout 1h\nlimit: udp-dport 53 drop over 1/m burst {BURST} per source\n\
+         fill: udp-dport 54 add @seen source\n\
+         add-stateful udp-dport 55 timeout 1h\ncount: udp-dport 55 drop over {OPEN} connections per source\n",
+        8 * limits.next_power_of_two()
     );
     let words = 4 * u64::from(limits.next_power_of_two());
     let places = size.div_ceil(2) * 8;
@@ -85,6 +93,27 @@ fn a_flood_of_sources_displaces_itself_in_bounded_memory() {
         socket.send(&frame(0x0b00_0000 + n, 54)).expect("sent");
     }
     let filled = began.elapsed() - limited;
+    // Sources at their limit, then the flood, then those again.
+    for n in 0..HEAVY * OPEN as u32 {
+        let source = 0x0a00_0100 + n % HEAVY;
+        socket
+            .send(&frame_from(source, 1 + n as u16, 55))
+            .expect("sent");
+    }
+    let mut refused = 0u64;
+    for n in 0..sources {
+        if n % BETWEEN == 0 {
+            let source = 0x0a00_0100 + n / BETWEEN % HEAVY;
+            let sport = 1000 + (n / BETWEEN % 60_000) as u16;
+            socket.send(&frame_from(source, sport, 55)).expect("sent");
+            refused += 1;
+        }
+        socket.send(&frame(0x0b00_0000 + n, 55)).expect("sent");
+    }
+    let counted = began.elapsed() - filled - limited;
+    let tables = weir(&right, &["tables", "--json"]);
+    assert!(tables.status.success(), "{}", stderr(&tables));
+    let tables: Value = serde_json::from_slice(&tables.stdout).expect("JSON");
     let after_kib = run.peak_kib();
     let listed = weir(&right, &["set", "list", "seen", "--json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
@@ -98,8 +127,28 @@ fn a_flood_of_sources_displaces_itself_in_bounded_memory() {
     );
     let judged = matched(&report, "limit");
     assert_eq!(judged, u64::from(sources) + heavy, "{report}");
-    let dropped = reason("rule_drop");
+    // None of the heavy sources opened more than it may, and whoever found no room was told from them.
+    let dropped = reason("rule_drop") - refused;
     assert_eq!(heavy - dropped, u64::from(HEAVY) * BURST, "{report}");
+    let no_room = reason("limit_full");
+    let opened = u64::from(sources) - no_room;
+    assert!(
+        opened <= words && opened > words / 10 * 9,
+        "{opened} of {words} names"
+    );
+    let limit = (tables["limits"].as_array().expect("limits").iter())
+        .find(|limit| limit["connections"] == OPEN)
+        .expect("the limit of connections");
+    assert_eq!(
+        (&limit["names"], &limit["open"]["at_limit"]),
+        (&words.into(), &HEAVY.into())
+    );
+    assert_eq!(limit["open"]["names"], opened + u64::from(HEAVY), "{limit}");
+    assert_eq!(
+        limit["open"]["connections"],
+        opened + u64::from(HEAVY) * OPEN,
+        "{limit}"
+    );
     let displaced = reason("limit_displaced");
     let names = u64::from(sources + HEAVY);
     assert!(
@@ -134,7 +183,8 @@ fn a_flood_of_sources_displaces_itself_in_bounded_memory() {
 
     eprintln!(
         "{sources} sources: {displaced} displaced another one in {words} words, {pushed_out} in {places} places; {dropped} of {heavy} packets of \
-         {HEAVY} heavy sources were dropped; {limited:?} and {filled:?}; memory of the process {before_kib} KiB before, {after_kib} KiB behind"
+         {HEAVY} heavy sources were dropped; {opened} opened a connection in {words} names, {no_room} found no room, {refused} of heavy sources were \
+         refused; {limited:?}, {filled:?} and {counted:?}; memory of the process {before_kib} KiB before, {after_kib} KiB behind"
     );
     // Tables are as large as the policy says from the start.
     assert!(

@@ -156,6 +156,72 @@ fn connections_go_on_when_weir_is_killed_and_when_the_policy_changes() {
     assert_clean(&bed.middle);
 }
 
+/// Sources that have all the connections that they may have stay there, whatever happens to the rules and to the process.
+#[test]
+fn names_at_their_limit_stay_at_it() {
+    if !root("names_at_their_limit_stay_at_it") {
+        return;
+    }
+    pins::ensure_bpffs().expect("bpffs");
+    let bed = Bed::build("weirt-count");
+    let policy = "connections 1024\nadd-stateful in box0 udp-dport 7005 timeout 1h\n\
+        in box0 udp-dport 7005 drop over 2 connections per source\n";
+    let bind = |ns: &NetNs, at: (&'static str, u16)| {
+        let socket = ns.run(move || UdpSocket::bind(at));
+        let socket = socket.expect("namespace").expect("bind");
+        (socket.set_read_timeout(Some(Duration::from_millis(300)))).expect("timeout");
+        socket
+    };
+    let server = bind(&bed.server, ("10.0.2.2", 7005));
+    let clients: Vec<UdpSocket> = (5001..5004)
+        .map(|port| bind(&bed.client, ("10.0.1.2", port)))
+        .collect();
+    let arrives = |n: usize| {
+        let client = &clients[n];
+        client.send_to(b"ask", "10.0.2.2:7005").expect("sends");
+        server.recv(&mut [0; 8]).is_ok()
+    };
+    let open = |what: &str| {
+        let shown = weir(&bed.middle, &["tables", "--json"]);
+        assert!(shown.status.success(), "{what}: {}", stderr(&shown));
+        let shown: Value = serde_json::from_slice(&shown.stdout).expect("one JSON object");
+        let open = &shown["limits"][0]["open"];
+        assert_eq!(
+            (&open["names"], &open["at_limit"], &open["connections"]),
+            (&1.into(), &1.into(), &2.into()),
+            "{what}: {shown}"
+        );
+        assert!(!arrives(2), "{what}: a third connection");
+        assert!(arrives(0) && arrives(1), "{what}: those that are open");
+    };
+    let run = Run::start(&bed.middle, policy, PORTS, &[]);
+    assert!(arrives(0) && arrives(1));
+    open("at first");
+    let behind = file("behind.weir", &format!("{policy}udp-dport 9 drop\n"));
+    let said = load(&bed.middle, &[behind.to_str().expect("text")]);
+    assert_eq!(said["rebuilt"], false, "{said}");
+    open("a rule behind");
+    let rebuilt = weir(&bed.middle, &["rule", "compact"]);
+    assert!(rebuilt.status.success(), "{}", stderr(&rebuilt));
+    open("a rebuild");
+    run.signal(Signal::KILL);
+    drop(run.wait());
+    let run = Run::start(&bed.middle, policy, PORTS, &[]);
+    open("a take-over");
+    run.signal(Signal::KILL);
+    drop(run.wait());
+    let more = format!("{policy}tcp-dport 9 drop\n");
+    let run = Run::start(&bed.middle, &more, PORTS, &[]);
+    open("a take-over with another rule");
+    // A connection that is ended makes room for one.
+    let ended = weir(&bed.middle, &["connections", "delete", "--port", "5001"]);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    assert!(arrives(2), "there is room again");
+    assert!(!arrives(0), "and no more");
+    run.stop();
+    assert_clean(&bed.middle);
+}
+
 #[test]
 fn what_cannot_go_on_is_said_and_down_removes_everything() {
     if !root("what_cannot_go_on_is_said_and_down_removes_everything") {
