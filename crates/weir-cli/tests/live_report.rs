@@ -75,3 +75,40 @@ fn a_report_has_shapes_and_no_secrets() {
         .expect("a list");
     assert!(held.contains(&Value::from("BPF")), "{text}");
 }
+
+/// The report of an upgraded host is about an edge that another version applied, whose name is in the message.
+#[test]
+fn a_report_of_an_unreadable_edge_has_the_reason_and_no_name() {
+    if !root("a_report_of_an_unreadable_edge_has_the_reason_and_no_name") {
+        return;
+    }
+    let ns = NetNs::create("weirreportu").expect("a namespace");
+    ns.ip(&["link", "add", "secretif0", "type", "veth"])
+        .expect("a pair");
+    let config = file(
+        "secretname.toml",
+        "edge = \"secretedge\"\n[[port]]\nname = \"secretport\"\ndevice = \"secretif0\"\n[[function]]\nname = \"secretname\"\n\
+         kind = \"middlebox\"\nrules = \"all drop\"\n[[link]]\nfrom = \"secretport\"\nto = \"secretname\"\n",
+    );
+    let path = file("unreadable.json", "");
+    // Private mounts, because other tests run at the same time. The state becomes another object.
+    let script = r#"mount -t tmpfs none /run && mount -t bpf none /sys/fs/bpf || exit 9
+        "$1" apply "$2" > /dev/null || exit 8
+        cd "$(dirname "$(find /sys/fs/bpf/weir -path "*secretedge*" -name "state-*")")" && state="$(ls | grep -m1 ^state-)" && mv "$(ls | grep -m1 -v ^state-)" "$state" || exit 6
+        "$1" doctor --report "$3""#;
+    let output = ns
+        .command("unshare")
+        .expect("namespace")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(env!("CARGO_BIN_EXE_weir"))
+        .args([&config, &path])
+        .output()
+        .expect("starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = fs::read_to_string(&path).expect("a report");
+    assert!(!text.contains("secret"), "{text}");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let error = &report["edges"][0]["graph"]["error"];
+    let error = error.as_str().expect("why it cannot be read");
+    assert!(error.contains("edge <name>"), "{error}");
+}

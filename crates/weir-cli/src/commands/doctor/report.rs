@@ -2,9 +2,9 @@
 //!
 //! It is made from a list of what may be in it, not by striking out what may not: versions, features, numbers, kinds, names of fields, of
 //! reasons and of drivers. Names of devices, edges, ports and sets, addresses, values of rules, and paths are never collected. Only texts of
-//! errors come from elsewhere, and [`redact`] strikes out what looks like one of them.
+//! errors come from elsewhere, and [`Redaction`] strikes out what looks like one of them, and the names of this host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
@@ -40,12 +40,14 @@ pub(super) fn write(
     features: &[ProbeResult],
     profile: Option<Settings<'_>>,
 ) -> Result<(), Failure> {
+    let redaction = Redaction::of_host();
     let features = features.iter().map(|feature| {
-        let why_not = feature.ok.as_ref().err().map(|why| redact(why));
+        let why_not = (feature.ok.as_ref().err()).map(|why| redaction.redact(why));
         json!({ "name": feature.name, "ok": feature.ok.is_ok(), "why_not": why_not })
     });
     let profile = profile.map(|profile| {
-        let doubts: Vec<String> = profile.doubts.iter().map(|one| redact(one)).collect();
+        let doubts = profile.doubts.iter().map(|one| redaction.redact(one));
+        let doubts: Vec<String> = doubts.collect();
         json!({ "kernel": profile.kernel, "driver": profile.driver, "doubts": doubts })
     });
     let report = json!({
@@ -56,10 +58,10 @@ pub(super) fn write(
         "capabilities": capabilities(),
         "features": features.collect::<Vec<_>>(),
         "afxdp_profile": profile,
-        "devices": devices(),
-        "policies": told(policies()),
-        "edges": told(edges()),
-        "programs": told(rows().map(|all| all.len())),
+        "devices": devices(&redaction),
+        "policies": found(policies(&redaction), &redaction),
+        "edges": found(edges(&redaction), &redaction),
+        "programs": found(rows().map(|all| all.len()), &redaction),
     });
     let text = serde_json::to_string_pretty(&report).map_err(Failure::failed)?;
     fs::write(path, text + "\n")
@@ -67,10 +69,10 @@ pub(super) fn write(
 }
 
 /// What was found, or why it could not be.
-fn told<T: Serialize>(found: Result<T, Failure>) -> Value {
+fn found<T: Serialize>(found: Result<T, Failure>, redaction: &Redaction) -> Value {
     match found {
         Ok(found) => json!(found),
-        Err(error) => json!({ "error": redact(&error.to_string()) }),
+        Err(error) => redaction.error(&error),
     }
 }
 
@@ -165,10 +167,10 @@ fn capabilities() -> Value {
 }
 
 /// Devices without their names: driver, MTU, and what is attached.
-fn devices() -> Value {
+fn devices(redaction: &Redaction) -> Value {
     let devices = match iface::list() {
         Ok(devices) => devices,
-        Err(error) => return json!({ "error": redact(&error.to_string()) }),
+        Err(error) => return redaction.error(&error),
     };
     let pinned = pins::list().unwrap_or_default();
     let rows = devices.iter().map(|device| {
@@ -185,7 +187,7 @@ fn devices() -> Value {
 }
 
 /// Policies of `weir run`.
-fn policies() -> Result<Vec<Value>, Failure> {
+fn policies(redaction: &Redaction) -> Result<Vec<Value>, Failure> {
     let mut clients = Client::all()?;
     let of = |client: &mut Client| {
         let running = match client.ask(Ask::List) {
@@ -195,7 +197,7 @@ fn policies() -> Result<Vec<Value>, Failure> {
                 "drifted": rules.drifted,
             }),
             Ok(_) => Value::Null,
-            Err(error) => json!({ "error": redact(&error.to_string()) }),
+            Err(error) => redaction.error(&error),
         };
         let hello = client.hello();
         // Edits since it was read are counted above, and not shown.
@@ -263,13 +265,13 @@ fn rule(rule: &Rule) -> Value {
 }
 
 /// Edges of this namespace: graphs and networks.
-fn edges() -> Result<Vec<Value>, Failure> {
+fn edges(redaction: &Redaction) -> Result<Vec<Value>, Failure> {
     let names = weir_runtime::edges()?;
     let of = |name: &String| {
         let graph = match edge::status(name) {
             Ok(status) => graph(&status),
             Err(EdgeError::NotRunning { .. }) => Value::Null,
-            Err(error) => json!({ "error": redact(&error.to_string()) }),
+            Err(error) => redaction.error(&error),
         };
         let networks = match network::look(name) {
             Ok(Some(look)) => json!({
@@ -278,7 +280,7 @@ fn edges() -> Result<Vec<Value>, Failure> {
                 "devices": look.devices.len(),
             }),
             Ok(None) => Value::Null,
-            Err(error) => json!({ "error": redact(&error.to_string()) }),
+            Err(error) => redaction.error(&error),
         };
         json!({ "graph": graph, "networks": networks })
     };
@@ -341,19 +343,73 @@ fn ledger(stats: &Stats) -> Value {
     json!({ "received": stats.received, "bytes": stats.bytes, "verdicts": stats.verdict, "reasons": reasons })
 }
 
-/// A text of an error without addresses, paths, quoted values and long runs of hexadecimal digits.
-pub(super) fn redact(text: &str) -> String {
-    let mut quoted = false;
-    let words = text.split(' ').map(|word| {
-        let opens = word.matches('`').count() % 2 == 1;
-        let hidden = quoted || word.contains('`');
-        quoted ^= opens;
-        match hidden {
-            true => "<value>",
-            false => plain(word),
-        }
-    });
-    words.collect::<Vec<_>>().join(" ")
+/// Words that messages put in front of a name.
+const BEFORE_NAMES: [&str; 10] = [
+    "balancer",
+    "device",
+    "edge",
+    "function",
+    "interface",
+    "network",
+    "port",
+    "server",
+    "tenant",
+    "workload",
+];
+
+/// Strikes names, addresses, paths and values out of messages.
+pub(super) struct Redaction {
+    /// What this host and what runs on it are called.
+    names: BTreeSet<String>,
+}
+
+impl Redaction {
+    /// That of this host: its name, its devices, its edges.
+    fn of_host() -> Redaction {
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        names.extend(weir_runtime::edges().unwrap_or_default());
+        names.extend(edge::list().unwrap_or_default());
+        names.extend(iface::names().unwrap_or_default());
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy().into_owned();
+        names.extend(host.split_once('.').map(|(short, _)| short.to_owned()));
+        names.insert(host);
+        Redaction { names }
+    }
+
+    fn error(&self, error: &dyn std::fmt::Display) -> Value {
+        json!({ "error": self.redact(&error.to_string()) })
+    }
+
+    /// A text of an error without names, addresses, paths, quoted values and long runs of hexadecimal digits.
+    ///
+    /// Messages also name what is not there, for example a function of an edge that cannot be read: so what stands behind
+    /// one of [`BEFORE_NAMES`] is a name, and what stands behind that in parentheses is another.
+    pub(super) fn redact(&self, text: &str) -> String {
+        let (mut quoted, mut named, mut expected) = (false, false, false);
+        let words = text.split(' ').map(|word| {
+            let opens = word.matches('`').count() % 2 == 1;
+            let hidden = quoted || word.contains('`');
+            quoted ^= opens;
+            let is_name = expected || self.names(word) || (named && word.starts_with('('));
+            expected = BEFORE_NAMES.contains(&word.trim_matches(['(', ':']));
+            named = is_name;
+            match (hidden, is_name) {
+                (true, _) => "<value>",
+                (false, true) => "<name>",
+                (false, false) => plain(word),
+            }
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether a part of the word is a name of this host: `eth7:` and `(eth7)` are, `eth70` is not.
+    fn names(&self, word: &str) -> bool {
+        let parts = word.split(|c: char| !c.is_alphanumeric() && !"-_.".contains(c));
+        parts
+            .map(|part| part.trim_matches('.'))
+            .any(|part| self.names.contains(part))
+    }
 }
 
 /// A word, or what stands for it.
@@ -384,7 +440,24 @@ mod tests {
 
     #[test]
     fn texts_of_errors_lose_what_is_nobodys_business() {
+        let names = ["acme-berlin", "eth7", "fw1.acme.example"].map(str::to_owned);
+        let redaction = Redaction {
+            names: names.into(),
+        };
         for (text, want) in [
+            (
+                "the state of edge hidden cannot be read (layout): run `weir down --edge hidden`, then apply again",
+                "the state of edge <name> cannot be read (layout): run <value> <value> <value> <value> then apply again",
+            ),
+            (
+                "function red/web: no map; port lan (eth9) runs in native mode",
+                "function <name> no map; port <name> <name> runs in native mode",
+            ),
+            (
+                "acme-berlin: eth7, (eth7) and eth7/1 on fw1.acme.example.",
+                "<name> <name> <name> and <name> on <name>",
+            ),
+            ("ethernet has no names", "ethernet has no names"),
             (
                 "no route to 192.0.2.7, try 10.0.0.0/8 or 192.0.2.1:8080.",
                 "no route to <address> try <address> or <address>",
@@ -408,7 +481,7 @@ mod tests {
                 "layout is 3, this weir writes 2: retry",
             ),
         ] {
-            assert_eq!(redact(text), want);
+            assert_eq!(redaction.redact(text), want);
         }
     }
 
