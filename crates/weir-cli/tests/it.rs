@@ -17,6 +17,7 @@ mod checksums;
 mod conntrack_agrees;
 mod explain;
 mod generate;
+mod image;
 mod import;
 mod independent_model;
 mod init;
