@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::event::Event;
 use crate::files::{self, Stamp, Stamps};
-use crate::privileges::{self, Privileges};
+use crate::privileges::{self, BPF, PERFMON, Privileges};
 use crate::sensors::Sensor;
 
 /// The pause before a child is started again: the first, and the longest.
@@ -93,12 +93,14 @@ impl Wanted {
 
     /// Options of `setpriv`. The kernel opens maps and programs by ID only with CAP_SYS_ADMIN.
     fn privileges(&self) -> io::Result<Vec<String>> {
-        let bounding = match &self.kind {
-            Kind::Helper => "--bounding-set=-all,+bpf,+net_admin,+net_raw,+perfmon,+sys_admin",
-            Kind::Check | Kind::Follow => "--bounding-set=-all,+bpf,+net_admin,+perfmon,+sys_admin",
+        let more = match &self.kind {
+            Kind::Helper => ",+net_raw",
+            Kind::Check | Kind::Follow => "",
             Kind::Sensor(sensor) => return sensor.privileges(),
         };
-        Ok(vec![bounding.to_owned()])
+        Ok(vec![format!(
+            "--bounding-set=-all,+{BPF},+{PERFMON},+net_admin,+sys_admin{more}"
+        )])
     }
 
     /// What it reads, of which a change concerns it.
@@ -394,7 +396,33 @@ fn end(all: impl IntoIterator<Item = Running>) -> Vec<String> {
 mod tests {
     use std::fs;
 
-    use super::sources;
+    use super::{Kind, Wanted, sources};
+
+    /// Names of newer capabilities are unknown to the `setpriv` of Ubuntu 22.04, which then starts nothing.
+    #[test]
+    fn capabilities_that_setpriv_may_not_know_are_numbers() {
+        for (kind, want) in [
+            (
+                Kind::Check,
+                "--bounding-set=-all,+cap_39,+cap_38,+net_admin,+sys_admin",
+            ),
+            (
+                Kind::Follow,
+                "--bounding-set=-all,+cap_39,+cap_38,+net_admin,+sys_admin",
+            ),
+            (
+                Kind::Helper,
+                "--bounding-set=-all,+cap_39,+cap_38,+net_admin,+sys_admin,+net_raw",
+            ),
+        ] {
+            let wanted = Wanted {
+                edge: None,
+                kind,
+                function: None,
+            };
+            assert_eq!(wanted.privileges().expect("options"), [want]);
+        }
+    }
 
     #[test]
     fn files_of_folders_and_patterns_are_watched() {

@@ -6,6 +6,10 @@ use std::os::unix::fs::MetadataExt as _;
 use rustix::process::Pid;
 use serde::Serialize;
 
+/// CAP_BPF and CAP_PERFMON for `setpriv`: by number, because that of Ubuntu 22.04 has no names for them.
+pub(crate) const BPF: &str = "cap_39";
+pub(crate) const PERFMON: &str = "cap_38";
+
 /// Privileges of a child.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Privileges {

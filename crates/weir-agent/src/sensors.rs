@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 
+use crate::privileges::{BPF, PERFMON};
+
 /// Where sensors log, each in a folder of its own.
 pub(crate) const LOGS: &str = "/var/log/weir";
 
@@ -164,7 +166,7 @@ impl Sensor {
             "--clear-groups".to_owned(),
         ];
         for set in ["bounding-set", "inh-caps", "ambient-caps"] {
-            all.push(format!("--{set}=-all,+net_raw,+bpf,+perfmon"));
+            all.push(format!("--{set}=-all,+net_raw,+{BPF},+{PERFMON}"));
         }
         Ok(all)
     }
