@@ -42,6 +42,11 @@ test-kernels: setup ## load every eBPF object on Linux 6.1 and 6.12, and run AF_
 	@scripts/setup kernels
 	@scripts/test-kernels
 
+.PHONY: test-aarch64
+test-aarch64: setup ## build the crates that need no kernel for AArch64, and run their tests in an emulator
+	@scripts/setup aarch64
+	@scripts/test-aarch64
+
 .PHONY: fuzz
 fuzz: setup ## fuzz each parser and loader for five minutes
 	@scripts/fuzz --seconds 300
