@@ -2,8 +2,10 @@
 //! and redirection.
 //!
 //! The record benches/record/verified-insns.tsv is kept in the tree. On the kernel and compiler of the record the counts must not grow by more than
-//! a tenth (a deterministic gate); elsewhere they are printed only. `WEIR_UPDATE=1` writes the record.
+//! a tenth (a deterministic gate); elsewhere they are printed only. `WEIR_UPDATE=1` writes the record, and appends what changed to its history,
+//! benches/record/verified-history.tsv. weir-lab draws that.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::common;
@@ -14,6 +16,12 @@ use weir_bpf::abi::decapsulate;
 use weir_bpf::abi::router::feature;
 use weir_bpf::abi::{DIMS, SET_BITS, redirect};
 use weir_kernel::{KernelObject, LoadedProgram};
+
+/// What the record was at each change, kept in the tree.
+const HISTORY: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../benches/record/verified-history.tsv"
+);
 
 /// Filters from a plain block list to everything that rules can ask for.
 const FILTERS: &[(&str, &str)] = &[
@@ -221,6 +229,8 @@ fn verified_instructions_stay_within_the_record() {
             writeln!(text, "{label}\t{count}\t{environment}").expect("strings grow");
         }
         std::fs::write(RECORD, text).expect("the record is writable");
+        let history = std::fs::read_to_string(HISTORY).expect("the history is in the tree");
+        std::fs::write(HISTORY, appended(history, &measured)).expect("the history is writable");
         return;
     }
     let mut compared = 0;
@@ -247,6 +257,34 @@ fn verified_instructions_stay_within_the_record() {
         "{compared} of {} counts compared with the record",
         measured.len()
     );
+}
+
+/// The history with one more change: the counts that differ from the last ones.
+fn appended(mut history: String, measured: &[(String, u32)]) -> String {
+    let mut last = BTreeMap::new();
+    let mut changes = 0;
+    for line in history.lines().filter(|line| !line.starts_with('#')) {
+        let mut cells = line.split('\t');
+        let mut cell = || cells.next().expect("three cells");
+        changes = cell().parse().expect("a number of a change");
+        last.insert(cell().to_owned(), cell().to_owned());
+    }
+    for (label, count) in measured {
+        if last.get(label) != Some(&count.to_string()) {
+            writeln!(history, "{}\t{label}\t{count}", changes + 1).expect("strings grow");
+        }
+    }
+    history
+}
+
+#[test]
+fn a_history_gets_what_changed() {
+    let history = "# head\n1\ta\t10\n1\tb\t20\n2\ta\t11\n".to_owned();
+    let measured =
+        [("a", 11), ("b", 21), ("c", 30)].map(|(label, count)| (label.to_owned(), count));
+    let grown = appended(history.clone(), &measured);
+    assert_eq!(grown, format!("{history}3\tb\t21\n3\tc\t30\n"));
+    assert_eq!(appended(grown.clone(), &measured), grown);
 }
 
 /// Room for 64 of everything that a program of virtual networks asks how much there is of.

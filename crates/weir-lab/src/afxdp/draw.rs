@@ -1,4 +1,4 @@
-//! Plots of a judgement as SVG: curves, points, and effects with their intervals. Axes of times and quotients are logarithmic, with marks at 1, 2 and 5.
+//! Plots of a judgement, and of the history of the record, as SVG: curves, points, and effects with their intervals. Axes of times and quotients are logarithmic, with marks at 1, 2 and 5.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ const BOTTOM: f64 = 50.0;
 
 /// From values to pixels.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Scale {
+pub(crate) enum Scale {
     /// As they are.
     Linear,
     /// Their logarithms.
@@ -20,13 +20,13 @@ pub(super) enum Scale {
 }
 
 /// An axis.
-pub(super) struct Axis {
-    pub(super) title: String,
-    pub(super) scale: Scale,
+pub(crate) struct Axis {
+    pub(crate) title: String,
+    pub(crate) scale: Scale,
 }
 
 impl Axis {
-    pub(super) fn new(title: &str, scale: Scale) -> Axis {
+    pub(crate) fn new(title: &str, scale: Scale) -> Axis {
         Axis {
             title: title.to_owned(),
             scale,
@@ -36,7 +36,7 @@ impl Axis {
 
 /// What to draw of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// A line, and what is below it shaded.
     Area,
     /// A line with a mark at each point.
@@ -46,9 +46,9 @@ pub(super) enum Shape {
 }
 
 /// Values with a name; colour and mark go by its place.
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 struct Placed {
@@ -127,7 +127,7 @@ fn shown(scale: Scale, value: f64) -> bool {
 }
 
 /// A plot of series, with a legend. Values that an axis cannot show are left out.
-pub(super) fn plot(title: &str, x: &Axis, y: &Axis, shape: Shape, all: &[Series]) -> String {
+pub(crate) fn plot(title: &str, x: &Axis, y: &Axis, shape: Shape, all: &[Series]) -> String {
     let legend = all
         .iter()
         .map(|s| s.name.chars().count())
@@ -190,7 +190,7 @@ pub(super) fn plot(title: &str, x: &Axis, y: &Axis, shape: Shape, all: &[Series]
 }
 
 /// Quotients with intervals, a row each; those that leave out 1 are filled.
-pub(super) fn forest(title: &str, below: &str, rows: &[(String, f64, [f64; 2])]) -> String {
+pub(crate) fn forest(title: &str, below: &str, rows: &[(String, f64, [f64; 2])]) -> String {
     const STEP: f64 = 20.0;
     const NAMES: f64 = 330.0;
     let height = TOP + BOTTOM + STEP * rows.len().max(1) as f64;

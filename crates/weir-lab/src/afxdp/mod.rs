@@ -7,7 +7,7 @@ mod beside;
 pub mod cluster;
 mod control;
 pub mod density;
-mod draw;
+pub(crate) mod draw;
 pub mod effects;
 pub mod extras;
 pub mod judgement;

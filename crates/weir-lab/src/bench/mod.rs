@@ -13,6 +13,8 @@ mod classbench;
 mod connections;
 mod ddos;
 mod edge;
+#[cfg(test)]
+mod history;
 mod limits;
 mod live;
 mod matrix;
