@@ -75,24 +75,16 @@ pub(crate) fn is_grease(value: u16) -> bool {
 }
 
 impl Hello {
-    /// Version, random bytes and session, which both kinds begin with.
-    fn begin(body: &[u8]) -> Option<(Hello, Reader<'_>)> {
-        let mut r = Reader(body);
-        let legacy_version = r.u16()?;
-        let random = r.take(32)?.to_vec();
-        let hello = Hello {
-            legacy_version,
-            random,
-            session: r.list(1)?.to_vec(),
-            ..Hello::default()
-        };
-        Some((hello, r))
-    }
-
     /// Parses the body of a ClientHello.
     pub(crate) fn client(body: &[u8]) -> Option<Hello> {
-        let (mut h, mut r) = Hello::begin(body)?;
-        h.ciphers = pairs(r.list(2)?);
+        let mut r = Reader(body);
+        let mut h = Hello {
+            legacy_version: r.u16()?,
+            random: r.take(32)?.to_vec(),
+            session: r.list(1)?.to_vec(),
+            ciphers: pairs(r.list(2)?),
+            ..Hello::default()
+        };
         r.list(1)?;
         h.extensions_of(r, true);
         Some(h)
@@ -100,9 +92,22 @@ impl Hello {
 
     /// Parses the body of a ServerHello.
     pub(crate) fn server(body: &[u8]) -> Option<Hello> {
-        let (mut h, mut r) = Hello::begin(body)?;
-        h.ciphers = vec![r.u16()?];
-        r.u8()?;
+        let mut r = Reader(body);
+        let legacy_version = r.u16()?;
+        let random = r.take(32)?.to_vec();
+        // Drafts of TLS 1.3 up to 21 have neither a session nor a compression. They stand here by their number; the first ones as the version they became.
+        let short = matches!(legacy_version, 0x0304 | 0x7f00..=0x7f15);
+        let session = if short { &[] } else { r.list(1)? };
+        let mut h = Hello {
+            legacy_version,
+            random,
+            session: session.to_vec(),
+            ciphers: vec![r.u16()?],
+            ..Hello::default()
+        };
+        if !short {
+            r.u8()?;
+        }
         h.extensions_of(r, false);
         Some(h)
     }

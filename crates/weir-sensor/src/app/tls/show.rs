@@ -92,11 +92,12 @@ pub(in crate::app) fn client_record(t: &mut Transaction, hello: &Hello, said: Sa
     if let Some(sni) = &hello.sni {
         r.insert("sni".into(), text(sni));
     }
-    if said.ja3 || quic {
+    // After a retry the client says hello again. Fingerprints are those of the first hello, as in the buffers.
+    if (said.ja3 || quic) && !r.contains_key("ja3") {
         let string = hello.ja3();
         r.insert("ja3".into(), fingerprint(md5_hex(&string), string));
     }
-    if said.ja4 || quic {
+    if (said.ja4 || quic) && !r.contains_key("ja4") {
         r.insert("ja4".into(), hello.ja4(quic).into());
     }
     if !hello.alpn.is_empty() && !quic {

@@ -305,3 +305,47 @@ fn an_old_hello_and_lies() {
         );
     }
 }
+
+/// Drafts up to 21 choose themselves in the header, and have neither a session nor a compression behind it.
+#[test]
+fn server_hellos_of_drafts() {
+    for (version, name) in [
+        (0x0304_u16, "TLS 1.3"),
+        (0x7f0e, "TLS 1.3 draft-<16"),
+        (0x7f12, "TLS 1.3 draft-18"),
+    ] {
+        let body = [
+            &version.to_be_bytes()[..],
+            &[8; 32],
+            &[0x13, 1],
+            &list(2, &extension(40, &[0, 29])),
+        ]
+        .concat();
+        let hello = Hello::server(&body).expect("a hello");
+        assert_eq!(
+            (hello.version(), &hello.ciphers[..], &hello.extensions[..]),
+            (version, &[0x1301][..], &[40][..])
+        );
+        assert!(hello.session.is_empty() && hello.events.is_empty());
+        assert_eq!(show::version_name(hello.version()), name);
+        for n in 0..body.len() {
+            let _ = Hello::server(&body[..n]);
+        }
+    }
+}
+
+/// After a retry the client says hello again, with other extensions.
+#[test]
+fn fingerprints_are_of_the_first_hello() {
+    let first = Hello::client(&client_hello()[4..]).expect("a hello");
+    let second = Hello {
+        extensions: vec![0, 44],
+        ..first.clone()
+    };
+    let mut t = Transaction::default();
+    for hello in [&first, &second] {
+        show::client_record(&mut t, hello, crate::app::wanted::Said::ALL, false);
+    }
+    assert_eq!(t.record["ja3"]["string"], first.ja3().as_str());
+    assert_eq!(t.record["ja4"], first.ja4(false).as_str());
+}
