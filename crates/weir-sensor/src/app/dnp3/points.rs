@@ -73,7 +73,9 @@ fn fields(group: u8, variation: u8) -> Vec<Field> {
     };
     match (group, variation) {
         (1 | 10 | 80, 1) => vec![bit("state")],
-        (1, 2) | (2, 1) => flagged(&INPUT, &[]),
+        (1, 2) => flagged(&INPUT, &[]),
+        // Records have its flags as one number.
+        (2, 1) => vec![Number("state", 1)],
         (2, 2) => flagged(&INPUT, &[TIME]),
         (2, 3) => flagged(&INPUT, &[Number("timestamp", 2)]),
         (3, 1) => vec![Bits("state", 2)],
@@ -231,6 +233,11 @@ mod tests {
             (&1.into(), &1.into())
         );
         assert_eq!(analog[0]["value"], -2);
+        let event = points((2, 1), 2, (0, 1), &[5, 0, 0x81]);
+        assert_eq!(
+            (&event[0]["index"], &event[0]["state"]),
+            (&5.into(), &0x81.into())
+        );
         let relay = [1, 3, 1, 100, 0, 0, 0, 100, 0, 0, 0, 0];
         let relay = points((12, 1), 1, (0, 1), &relay);
         assert_eq!(
