@@ -22,8 +22,8 @@ pub(super) fn link_name(link: u16) -> Option<&'static str> {
         108 => "LOOP",
         113 => "LINUX_SLL",
         127 => "IEEE802_11_RADIO",
-        228 => "IPV4",
-        229 => "IPV6",
+        228 => "IPv4",
+        229 => "IPv6",
         276 => "LINUX_SLL2",
         _ => return None,
     })
