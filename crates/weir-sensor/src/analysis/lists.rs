@@ -58,7 +58,9 @@ pub(super) fn place(condition: &PacketCondition) -> Place {
         | PacketCondition::FlowBytes(..)
         | PacketCondition::Reputation { .. }
         | PacketCondition::Application(..)
-        | PacketCondition::Hook(Hook::All | Hook::Packet | Hook::FlowStart) => Place::Flow,
+        | PacketCondition::Hook(Hook::All | Hook::PreFlow | Hook::PreStream | Hook::FlowStart) => {
+            Place::Flow
+        }
         PacketCondition::Event(_) => Place::Event,
         PacketCondition::AppEvent(..)
         | PacketCondition::Record(..)

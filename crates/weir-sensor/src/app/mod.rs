@@ -55,11 +55,13 @@ mod wanted;
 mod websocket;
 
 pub use conversation::Conversation;
+pub(crate) use digest::Digests;
 pub use digest::Sums;
 pub use framed::{Framed, Frames};
 pub use http::{HttpWanted, Invalid, PathRules};
 pub(crate) use kept::Kept;
 pub use limits::Limits;
+pub(crate) use magic::{HEAD as MAGIC_HEAD, magic};
 pub(crate) use mime::SCHEMES as URL_SCHEMES;
 pub use names::App;
 pub use probe::{Ports, Recognized};

@@ -17,6 +17,10 @@ pub struct Logs {
     pub fast: Option<Log>,
     /// stats.log; only if the configuration lists it.
     pub stats: Option<Log>,
+    /// What sessions say, in hexadecimal (tcp-data.log); only if the configuration lists it.
+    pub data: Option<Log>,
+    /// All that is known of each alert (alert-debug.log); only if the configuration lists it.
+    pub debug: Option<Log>,
     /// Where files are written out; only if the configuration lists it.
     pub store: Option<StoreOptions>,
     /// The folder that certificates are written to; only if the configuration lists it. A relative one is in the log directory.
@@ -76,6 +80,8 @@ pub enum Record {
     Frame,
     /// A transaction of an application, by the name of its records.
     App(&'static str),
+    /// A part of a stream, which tcp-data has.
+    Data,
 }
 
 /// One log.
@@ -158,6 +164,7 @@ impl Kinds {
             Record::Application => self.anomaly_app,
             Record::Frame => self.said.frames == Frames::All,
             Record::App(name) => self.has_app(name),
+            Record::Data => false,
         }
     }
 
@@ -348,6 +355,8 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
         }],
         fast: Some(file("fast.log")),
         stats: None,
+        data: None,
+        debug: None,
         store: None,
         certificates: None,
         scripts: Vec::new(),
@@ -371,6 +380,8 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
                 "fast" => "fast.log",
                 "eve-log" => "eve.json",
                 "stats" => "stats.log",
+                "tcp-data" => "tcp-data.log",
+                "alert-debug" => "alert-debug.log",
                 "tls-store" => {
                     if s.truth(&format!("{at}.enabled"))? == Some(true) {
                         let folder = s.text(&format!("{at}.certs-log-dir"));
@@ -398,6 +409,22 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
             }
             let log = log(s, &at, usual)?;
             match name.as_str() {
+                "tcp-data" => {
+                    let kind = format!("{at}.type");
+                    if let Some(value) = s.text(&kind).filter(|v| v != "file") {
+                        return Err(SettingsError::Value {
+                            key: kind,
+                            value,
+                            expected: "file",
+                        });
+                    }
+                    logs.data = Some(log);
+                    continue;
+                }
+                "alert-debug" => {
+                    logs.debug = Some(log);
+                    continue;
+                }
                 "fast" => {
                     logs.fast = Some(log);
                     continue;
@@ -423,6 +450,8 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
                 eve: Vec::new(),
                 fast: None,
                 stats: None,
+                data: None,
+                debug: None,
                 store: None,
                 certificates: None,
                 scripts: Vec::new(),

@@ -157,6 +157,8 @@ pub struct App {
     pub limits: Limits,
     /// Bytes of all conversations and of what detection looks back to; beyond it, the flows that were quiet for longest end.
     pub memory: u64,
+    /// Bytes of parts of files (`Content-Range`) that wait for earlier parts, and seconds after which a file without a new part is forgotten.
+    pub ranges: (u64, u64),
 }
 
 /// What stages are told.
@@ -487,6 +489,10 @@ pub(super) fn app(s: &Settings) -> Result<App, SettingsError> {
         switches: switches(s)?,
         limits: limits(s)?,
         memory: s.bytes("app-layer.memcap")?.unwrap_or(512 << 20),
+        ranges: (
+            (s.bytes("app-layer.protocols.http.byterange.memcap")?).unwrap_or(100 << 20),
+            (s.seconds("app-layer.protocols.http.byterange.timeout")?).unwrap_or(60),
+        ),
     })
 }
 

@@ -17,9 +17,7 @@ const OUTPUTS: &[(&str, &str)] = &[
         "http-log",
         "the log http-log is not written; eve-log has records of HTTP",
     ),
-    ("tcp-data", "streams are not written to files"),
     ("http-body-data", "bodies are not written to files"),
-    ("alert-debug", "the log alert-debug is not written"),
     ("syslog", "alerts do not go to syslog"),
     ("alert-prelude", "alerts do not go to Prelude"),
 ];

@@ -57,7 +57,25 @@ pub(super) enum Operand {
     Counter(u16),
 }
 
+impl BitTest {
+    /// Bits of the flow of which one is to be set.
+    pub(super) fn wants(&self) -> &[u32] {
+        match self {
+            BitTest::Set(bits, true) => bits,
+            _ => &[],
+        }
+    }
+}
+
 impl BitAction {
+    /// The bit of the flow that may be set by it.
+    pub(super) fn sets(&self) -> Option<u32> {
+        match self {
+            BitAction::Set(bit) | BitAction::Toggle(bit) => Some(*bit),
+            _ => None,
+        }
+    }
+
     /// Changes a flow that may have so many bits, when a rule held of a transaction or of none.
     pub(super) fn act(&self, state: &mut FlowState, bits: usize, transaction: Option<u64>) {
         let mut change = |bit: u32, how: fn(&mut u64, u64)| {
@@ -288,8 +306,20 @@ pub(super) fn hold(tests: &[BitTest], state: Option<&FlowState>) -> bool {
     })
 }
 
+/// Whether bits of the flow were as a rule wants them when these were set.
+pub(super) fn held(tests: &[BitTest], set: &[u64]) -> bool {
+    tests.iter().all(|test| match test {
+        BitTest::Set(bits, wanted) => bits.iter().any(|b| is_in(set, *b)) == *wanted,
+        _ => true,
+    })
+}
+
 fn is_set(state: Option<&FlowState>, bit: u32) -> bool {
-    let word = state.and_then(|s| s.bits.get(bit as usize / 64)).copied();
+    state.is_some_and(|s| is_in(&s.bits, bit))
+}
+
+fn is_in(set: &[u64], bit: u32) -> bool {
+    let word = set.get(bit as usize / 64).copied();
     word.unwrap_or(0) >> (bit % 64) & 1 != 0
 }
 

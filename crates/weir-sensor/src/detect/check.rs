@@ -489,7 +489,7 @@ impl Check {
                 let known = told.iter().any(|app| *app != App::Unknown);
                 Some(if *negated { known && !named } else { named })
             }
-            PacketCondition::Hook(Hook::All | Hook::Packet) => Some(true),
+            PacketCondition::Hook(Hook::All | Hook::PreFlow | Hook::PreStream) => Some(true),
             PacketCondition::Hook(Hook::FlowStart) => {
                 Some(scene.flow?.packets[scene.direction?.index()] == 1)
             }

@@ -284,6 +284,7 @@ impl Build {
             .map(|(r, c)| Quick::new(r, &c.gate))
             .collect();
         let plans = Plans::new(&rules, &compiled);
+        let follows = follows(&rules, &compiled);
         let mut ruleset = Ruleset {
             hooked: compiled.iter().any(|c| c.hooked),
             rules,
@@ -295,6 +296,7 @@ impl Build {
             addresses: ByAddress::default(),
             apps: Vec::new(),
             packets: Default::default(),
+            follows,
             syn: ByAddress::default(),
             payloads: Default::default(),
             streams: Default::default(),
@@ -319,6 +321,27 @@ impl Build {
             order,
         }
     }
+}
+
+/// Rules about packets that ask for a bit which a rule about streams sets.
+fn follows(rules: &[Arc<Rule>], compiled: &[Compiled]) -> Box<[u32]> {
+    let of_stream = |c: &&Compiled| matches!(c.kind, Kind::PayloadAndStream | Kind::Stream);
+    let set = compiled.iter().filter(of_stream);
+    let mut set: Vec<u32> = set
+        .flat_map(|c| c.actions.iter().filter_map(BitAction::sets))
+        .collect();
+    set.sort_unstable();
+    let asks = |(rule, c): &(&Arc<Rule>, &Compiled)| {
+        rule.firewall.is_none()
+            && matches!(c.kind, Kind::Packet | Kind::Payload)
+            && c.tests
+                .iter()
+                .any(|t| t.wants().iter().any(|bit| set.binary_search(bit).is_ok()))
+    };
+    let all = rules.iter().zip(compiled).zip(0..);
+    all.filter(|(both, _)| asks(both))
+        .map(|(_, at)| at)
+        .collect()
 }
 
 /// Everything of a rule but what it asks and changes in its flow: names have numbers when the order of rules is known.
@@ -372,6 +395,12 @@ fn compile(
         let of_state = matches!(firewall.place, FirewallPlace::State { .. });
         if of_state != matches!(kind, Kind::Transaction(_)) {
             return Err("a rule about packets asks nothing of transactions".into());
+        }
+        let flow = rule.flow;
+        let asks_flow =
+            flow.to_server.is_some() || flow.established.is_some() || flow.stream.is_some();
+        if firewall.place == FirewallPlace::PreFlow && (asks_flow || !rule.bits.is_empty()) {
+            return Err("before its flow is known a packet has no direction, state or bits".into());
         }
         if of_state && has_payload {
             return Err("what a state of a transaction is asked for is in buffers".into());

@@ -10,7 +10,7 @@ use crate::matcher::Hits;
 use crate::packet::{Direction, Packet};
 use crate::script::ScriptCounts;
 
-use super::bits::{hold, hold_of};
+use super::bits::{held, hold, hold_of};
 use super::check::Scene;
 use super::compile::{Compiled, Kind, When, is_of_packets};
 use super::ends::{Ends, is_cut};
@@ -137,11 +137,36 @@ impl Detector {
 
     /// Inspects a packet: its headers and its payload. `events` are those of decoding and of the stream. To be called before the stream and the transactions that the packet
     /// completes.
-    pub fn packet(
+    pub fn packet(&mut self, packet: &Packet<'_>, events: Events, flow: Option<PacketFlow<'_>>) {
+        self.ask_packet(packet, events, flow, false);
+    }
+
+    /// Notes which bits a flow has before its stream is inspected, where rules about packets ask for bits that rules about streams set.
+    pub(crate) fn before_stream(&mut self, state: &FlowState) {
+        if !self.rules.follows.is_empty() {
+            self.work.bits.clone_from(&state.bits);
+        }
+    }
+
+    /// Asks rules about the packet again for which the stream has set a bit: the packet that completes what sets it is one that has it.
+    pub(crate) fn after_stream(
+        &mut self,
+        packet: &Packet<'_>,
+        events: Events,
+        flow: PacketFlow<'_>,
+    ) {
+        if !self.rules.follows.is_empty() && self.work.bits != flow.state.bits {
+            self.ask_packet(packet, events, Some(flow), true);
+        }
+    }
+
+    /// `again`: only rules that did not hold for want of a bit.
+    fn ask_packet(
         &mut self,
         packet: &Packet<'_>,
         events: Events,
         mut flow: Option<PacketFlow<'_>>,
+        again: bool,
     ) {
         let rules = &*self.rules;
         let work = &mut self.work;
@@ -150,7 +175,7 @@ impl Detector {
             work.counts.passed += 1;
             return;
         }
-        work.counts.packets += 1;
+        work.counts.packets += u64::from(!again);
         let mut ends = Ends::of_packet(packet);
         if let Some(flow) = &flow {
             ends.established = Some(flow.view.established);
@@ -184,6 +209,7 @@ impl Detector {
             work.met.plan(held, rules, &ends, direction)
         };
         match &mut flow {
+            Some(_) if again => {}
             Some(flow) => {
                 let d = flow.direction.index();
                 if !std::mem::replace(&mut flow.state.addresses_done[d], true) {
@@ -202,10 +228,14 @@ impl Detector {
             }
             None => work.by_address(&rules.addresses, &ends, gate),
         }
-        if ends.syn {
-            work.by_address(&rules.syn, &ends, gate);
+        if again {
+            work.consider(&rules.follows, gate);
+        } else {
+            if ends.syn {
+                work.by_address(&rules.syn, &ends, gate);
+            }
+            work.consider(&plan.packets, |_| true);
         }
-        work.consider(&plan.packets, |_| true);
         // What follows a header that could not be read is nobody's payload. What is encrypted counts as none: headers, sizes and numbers are asked as ever.
         let opaque = flow.as_ref().is_some_and(|f| f.view.opaque);
         // What is carried is inspected by itself, what is in fragments when they are put together.
@@ -216,7 +246,7 @@ impl Detector {
             packet.payload()
         };
         let in_stream = flow.as_ref().and_then(|f| f.offset);
-        if !payload.is_empty() {
+        if !payload.is_empty() && !again {
             for table in plan.payload_tables(rules, payload.len()) {
                 work.scan_part(rules, table, &plan, (payload, 0, 0));
             }
@@ -228,8 +258,12 @@ impl Detector {
             }
         }
         let candidates = work.take();
+        let before = std::mem::take(&mut work.bits);
         for index in candidates.iter().copied() {
             let rule = &rules.compiled[index as usize];
+            if again && held(&rule.tests, &before) {
+                continue;
+            }
             if rule.payload.is_some() && payload.is_empty() {
                 continue;
             }
@@ -329,6 +363,7 @@ impl Detector {
             );
         }
         work.give_back(candidates);
+        work.bits = before;
         if let Some(flow) = flow {
             flow.state.plans[flow.direction.index()] = plan::hold(plan);
         }

@@ -31,6 +31,17 @@ pub struct Ruling {
     pub scope: Scope,
 }
 
+/// Tables of rules about packets, in the order in which they are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketTable {
+    /// Before the packet's flow is looked up.
+    PreFlow,
+    /// Before its stream takes it.
+    PreStream,
+    /// Before it is inspected.
+    Filter,
+}
+
 impl Ruling {
     /// What becomes of what no rule accepts.
     fn default_of(scope: Scope) -> Ruling {
@@ -43,14 +54,26 @@ impl Ruling {
 }
 
 impl Detector {
-    /// Asks the rules of the firewall about a packet. What none accepts is dropped.
+    /// Whether rules of the firewall are asked before flows, and before streams.
+    pub fn filters_early(&self) -> [bool; 2] {
+        let [flow, stream] = &self.rules().firewall.early;
+        [!flow.is_empty(), !stream.is_empty()]
+    }
+
+    /// Asks the rules of one table of the firewall about a packet. What none accepts is dropped; before its flow, or its stream, it goes on.
     pub fn filter_packet(
         &mut self,
+        table: PacketTable,
         packet: &Packet<'_>,
         events: Events,
         mut flow: Option<PacketFlow<'_>>,
     ) -> Ruling {
         let (rules, work) = self.parts();
+        let list = match table {
+            PacketTable::PreFlow => &rules.firewall.early[0],
+            PacketTable::PreStream => &rules.firewall.early[1],
+            PacketTable::Filter => &rules.firewall.packets,
+        };
         work.begin(packet.number);
         let mut ends = Ends::of_packet(packet);
         if let Some(flow) = &flow {
@@ -72,7 +95,7 @@ impl Detector {
             true => &[][..],
             false => packet.payload(),
         };
-        for index in rules.firewall.packets.iter().copied() {
+        for index in list.iter().copied() {
             let Some((compiled, rule, decision)) = of(rules, index) else {
                 continue;
             };
@@ -120,7 +143,14 @@ impl Detector {
                 scope: decision.scope,
             };
         }
-        Ruling::default_of(Scope::Packet)
+        match table {
+            PacketTable::Filter => Ruling::default_of(Scope::Packet),
+            PacketTable::PreFlow | PacketTable::PreStream => Ruling {
+                rule: None,
+                verdict: Verdict::Accept,
+                scope: Scope::Hook,
+            },
+        }
     }
 
     /// Asks the rules of the firewall about the states that a direction of a transaction has come to since it was asked last, and about the one that it is in. `None`: all are

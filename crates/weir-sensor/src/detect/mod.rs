@@ -30,7 +30,7 @@ mod work;
 
 pub(crate) use compile::{Build, Built};
 pub use detector::{DetectCounts, Detector};
-pub use firewall::Ruling;
+pub use firewall::{PacketTable, Ruling};
 pub use flow::{FlowState, FlowView};
 pub use part::Part;
 pub use profile::RuleCost;

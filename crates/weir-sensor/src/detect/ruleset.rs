@@ -105,6 +105,8 @@ pub struct Ruleset {
     pub(super) apps: Vec<u32>,
     /// Rules without a pattern that are decided on every packet, by class.
     pub(super) packets: [Vec<u32>; CLASSES],
+    /// Those that ask for a bit of the flow which a rule about streams sets: they are asked again when one has.
+    pub(super) follows: Box<[u32]>,
     /// Those of TCP that ask for SYN.
     pub(super) syn: ByAddress,
     /// Scans of packets' payloads, by class and direction.

@@ -28,6 +28,8 @@ pub(super) struct StateRule {
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) packets: Vec<u32>,
+    /// Of packets before their flow is looked up, and before their stream takes them.
+    pub(super) early: [Vec<u32>; 2],
     /// Of each protocol and direction that has rules.
     states: Vec<Side>,
     /// All of them: they rank before the rules of the inspection.
@@ -40,6 +42,8 @@ impl Tables {
         self.count += 1;
         match rule.place {
             FirewallPlace::Packet => self.packets.push(index),
+            FirewallPlace::PreFlow => self.early[0].push(index),
+            FirewallPlace::PreStream => self.early[1].push(index),
             FirewallPlace::State {
                 app,
                 direction,

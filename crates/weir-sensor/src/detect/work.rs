@@ -36,6 +36,8 @@ pub(super) struct Work {
     pub(super) stamps: Vec<u32>,
     pub(super) round: u32,
     pub(super) changed: [Vec<u8>; 2],
+    /// Bits of the flow before its stream was inspected.
+    pub(super) bits: Vec<u64>,
     pub(super) matches: Vec<Match>,
     /// Of the current packet: its number, and where its matches begin.
     pub(super) packet: u64,

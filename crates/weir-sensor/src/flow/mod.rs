@@ -193,6 +193,11 @@ pub trait Sink<X> {
     /// Packets that are kept away come again: what was is added to the flow.
     fn come_again(&mut self, _flow: &mut Info, _extra: &mut X) {}
 
+    /// Whether a packet goes on from its flow to its stream; else it is only counted.
+    fn enters(&mut self, _packet: &Packet<'_>, _flow: &mut Flow<X>, _direction: Direction) -> bool {
+        true
+    }
+
     /// Whether the flow is let go: its packets pass, and nothing more of it is looked at.
     fn is_let_go(&self, _extra: &X) -> bool {
         false
@@ -456,7 +461,10 @@ impl<X: Default> Tracker<X> {
         }
         let before = info.state;
         let mut events = Events::default();
+        let enters = sink.enters(packet, flow, direction);
+        let info = &mut flow.info;
         match (packet.tcp(), &mut flow.tcp) {
+            _ if !enters => {}
             (Some(tcp), Some(_)) if sink.is_let_go(&flow.extra) => {
                 if packet.quoted.is_none() && flow.info.ends_by(tcp.flags, direction) {
                     // What comes now is an answer, or begins another session.

@@ -1,6 +1,7 @@
 //! Logs: EVE JSON, fast.log and stats.log, and where their lines go; and files that are written out.
 
 mod community;
+pub(crate) mod dump;
 pub mod eve;
 pub mod fast;
 pub mod json;

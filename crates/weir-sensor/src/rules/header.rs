@@ -297,10 +297,8 @@ fn place(
             })
         }
         Hook::All | Hook::FlowStart if !before => Ok(FirewallPlace::Packet),
-        Hook::Packet => {
-            let reason = "rules are asked behind flows and streams here: `all` or `flow_start`";
-            Err(at.fail(Kind::Unsupported, reason))
-        }
+        Hook::PreFlow if !before => Ok(FirewallPlace::PreFlow),
+        Hook::PreStream if !before => Ok(FirewallPlace::PreStream),
         _ => {
             let reason = "`<` is about the states of a transaction";
             Err(first.fail(Kind::Conflict, reason))
@@ -407,7 +405,8 @@ fn hook(protocol: Text<'_>, apps: &[App], at: Text<'_>) -> Parsed<Hook> {
     let Some(app) = apps.first() else {
         return match name {
             "all" => Ok(Hook::All),
-            "pre_flow" | "pre_stream" => Ok(Hook::Packet),
+            "pre_flow" => Ok(Hook::PreFlow),
+            "pre_stream" => Ok(Hook::PreStream),
             "flow_start" => Ok(Hook::FlowStart),
             _ => Err(unknown_hook(protocol, at, name)),
         };

@@ -26,6 +26,8 @@ pub(super) struct Writer<'a> {
     eve: Vec<(Sink, Kinds)>,
     fast: Option<Sink>,
     stats: Option<Sink>,
+    data: Option<Sink>,
+    debug: Option<Sink>,
     store: Option<Store>,
     certificates: Option<CertificateStore>,
     scripts: Outputs,
@@ -90,6 +92,12 @@ impl<'a> Writer<'a> {
                 .map(|log| sink(log, &setup.logs))
                 .transpose()?,
             stats: (logs.stats.as_ref())
+                .map(|log| sink(log, &setup.logs))
+                .transpose()?,
+            data: (logs.data.as_ref())
+                .map(|log| sink(log, &setup.logs))
+                .transpose()?,
+            debug: (logs.debug.as_ref())
                 .map(|log| sink(log, &setup.logs))
                 .transpose()?,
             store: (logs.store.as_ref()).map(|store| Store::new(setup.logs.join(&store.folder))),
@@ -176,7 +184,8 @@ impl<'a> Writer<'a> {
                     | Decision::Suppressed(_) => continue,
                 }
                 // A rule that passes has no line; it is decided like the others, for the bits that it sets.
-                if line.eve.is_empty() && line.fast.is_empty() && scripted.is_none() {
+                let empty = [&line.eve, &line.fast, &line.debug];
+                if empty.iter().all(|r| r.is_empty()) && scripted.is_none() {
                     continue;
                 }
                 let rule = self.engine.ruleset.rule(matched.rule);
@@ -198,10 +207,16 @@ impl<'a> Writer<'a> {
                     }
                 }
             }
-            if let Some(sink) = &mut self.fast
-                && !line.fast.is_empty()
-            {
-                sink.line(&report.bytes[line.fast.clone()], line.time)?;
+            let text = match line.record {
+                Record::Data => &mut self.data,
+                _ => &mut self.fast,
+            };
+            for (sink, block) in [(text, &line.fast), (&mut self.debug, &line.debug)] {
+                if let Some(sink) = sink
+                    && !block.is_empty()
+                {
+                    sink.line(&report.bytes[block.clone()], line.time)?;
+                }
             }
         }
         self.order = order;
@@ -286,7 +301,10 @@ impl<'a> Writer<'a> {
     /// All logs.
     fn sinks(&mut self) -> impl Iterator<Item = &mut Sink> {
         let eve = self.eve.iter_mut().map(|(sink, _)| sink);
-        eve.chain(&mut self.fast).chain(&mut self.stats)
+        eve.chain(&mut self.fast)
+            .chain(&mut self.stats)
+            .chain(&mut self.data)
+            .chain(&mut self.debug)
     }
 
     /// Records of what happened to the sensor itself.
@@ -393,8 +411,14 @@ impl<'a> Writer<'a> {
         if let Some(store) = &self.certificates {
             counters.insert("tls_store.fs_errors".to_owned(), store.errors);
         }
-        if let Some(sink) = &self.fast {
-            counters.insert("output.fast_lost".to_owned(), sink.lost());
+        for (name, sink) in [
+            ("output.fast_lost", &self.fast),
+            ("output.tcp_data_lost", &self.data),
+            ("output.alert_debug_lost", &self.debug),
+        ] {
+            if let Some(sink) = sink {
+                counters.insert(name.to_owned(), sink.lost());
+            }
         }
         let uptime = self.now.saturating_sub(self.start.unwrap_or(self.now)) / 1_000_000_000;
         self.scripts.stats(counters);

@@ -2,18 +2,66 @@
 
 use super::prevention::{Reason, Walled};
 use super::{FlowAnalysis, PipelineState};
-use crate::detect::{FlowView, Moment, PacketFlow};
+use crate::detect::{FlowView, Moment, PacketFlow, PacketTable};
 use crate::event::Events;
+use crate::flow::{self, Flow};
 use crate::packet::{Direction, Packet};
-use crate::rules::Scope;
+use crate::rules::{Scope, Verdict};
 
 impl PipelineState {
-    /// Whether a packet of no flow is inspected.
-    pub(super) fn wall(&mut self, packet: &Packet<'_>, events: Events) -> bool {
-        if !self.prevention.has_firewall() {
+    /// Whether a packet goes on to its flow.
+    pub(super) fn wall_before_flow(&mut self, packet: &Packet<'_>) -> bool {
+        if !self.prevention.has_firewall() || !self.detector.filters_early()[0] {
             return true;
         }
-        let ruling = self.detector.filter_packet(packet, events, None);
+        let table = PacketTable::PreFlow;
+        let ruling = (self.detector).filter_packet(table, packet, packet.events, None);
+        if ruling.verdict == Verdict::Accept && ruling.scope != Scope::Hook {
+            self.prevention.accept();
+        }
+        self.prevention.rule(&ruling, Reason::PreFlow, None)
+    }
+
+    /// Whether a packet goes on from its flow to its stream.
+    pub(super) fn wall_before_stream(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow<FlowAnalysis>,
+        direction: Direction,
+    ) -> bool {
+        let asked = self.prevention.has_firewall()
+            && self.detector.filters_early()[1]
+            && flow.extra.standing.walled.is_none()
+            && !self.prevention.is_accepted();
+        if !asked {
+            return true;
+        }
+        self.renew(&mut flow.extra);
+        let view = self.view(flow, flow.info.state != flow::State::New);
+        let in_flow = PacketFlow {
+            view: &view,
+            state: &mut flow.extra.state,
+            direction,
+            offset: None,
+            transaction: None,
+        };
+        let table = PacketTable::PreStream;
+        let ruling = (self.detector).filter_packet(table, packet, packet.events, Some(in_flow));
+        if ruling.verdict == Verdict::Accept && ruling.scope == Scope::Packet {
+            self.prevention.accept();
+        }
+        let standing = &mut flow.extra.standing;
+        self.prevention
+            .rule(&ruling, Reason::PreStream, Some(standing))
+    }
+
+    /// Whether a packet of no flow is inspected.
+    pub(super) fn wall(&mut self, packet: &Packet<'_>, events: Events) -> bool {
+        if !self.prevention.has_firewall() || self.prevention.is_accepted() {
+            return true;
+        }
+        let table = PacketTable::Filter;
+        let ruling = self.detector.filter_packet(table, packet, events, None);
         self.prevention.rule(&ruling, Reason::FirewallPacket, None)
     }
 
@@ -26,7 +74,9 @@ impl PipelineState {
         extra: &mut FlowAnalysis,
         direction: Direction,
     ) -> bool {
-        if !self.prevention.has_firewall() || extra.standing.walled == Some(Walled::Accepted) {
+        let accepted =
+            extra.standing.walled == Some(Walled::Accepted) || self.prevention.is_accepted();
+        if !self.prevention.has_firewall() || accepted {
             return true;
         }
         let in_flow = PacketFlow {
@@ -36,7 +86,8 @@ impl PipelineState {
             offset,
             transaction: None,
         };
-        let ruling = self.detector.filter_packet(packet, events, Some(in_flow));
+        let table = PacketTable::Filter;
+        let ruling = (self.detector).filter_packet(table, packet, events, Some(in_flow));
         let standing = &mut extra.standing;
         if !(self.prevention).rule(&ruling, Reason::FirewallPacket, Some(standing)) {
             return false;

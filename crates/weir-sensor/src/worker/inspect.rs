@@ -1,10 +1,11 @@
 //! What a pipeline does with a packet of a flow: parsers, rules and records are asked in turn; and what the stream and the end of a flow bring.
 
 use crate::app::{App, Conversation, Expected, Ports};
-use crate::config::Wants;
+use crate::config::{Record, Wants};
 use crate::detect::{FlowState, FlowView, Moment, PacketFlow};
 use crate::event::Event;
 use crate::flow::{self, Flow, Info, Reason, Tracked};
+use crate::output::dump;
 use crate::output::eve::Origin;
 use crate::packet::{Direction, Packet, Transport};
 use crate::stream::End;
@@ -68,6 +69,12 @@ impl PipelineState {
         let inspected = self.prevention.arrive(&mut flow.extra.standing, arrival);
         flow.extra.state.passed |= flow.extra.standing.fate == Fate::Passed;
         inspected
+    }
+
+    /// Alerts about a packet that was dropped before its stream took it.
+    pub(super) fn alert(&mut self, packet: &Packet<'_>, flow: &mut Flow<FlowAnalysis>) {
+        self.origin = log::packet_origin(packet);
+        self.alerts(Some(packet), Some((&flow.info, &mut flow.extra)));
     }
 
     /// A packet is decided.
@@ -169,6 +176,8 @@ impl PipelineState {
                 .flatten(),
         };
         self.detector.packet(packet, events, Some(in_flow));
+        self.detector.before_stream(&extra.state);
+        let established = view.established;
         view.established = info.state != flow::State::New;
         let moment = Moment {
             time: packet.time,
@@ -201,6 +210,16 @@ impl PipelineState {
                 extra.windows[d].forget();
             }
         }
+        let now = std::mem::replace(&mut view.established, established);
+        let in_flow = PacketFlow {
+            view: &view,
+            state: &mut extra.state,
+            direction,
+            offset,
+            transaction: None,
+        };
+        self.detector.after_stream(packet, events, in_flow);
+        view.established = now;
         self.transactions(&moment, &view, extra, sides, false);
         for side in sides.iter().copied().filter(|s| over[s.index()]) {
             let open = |t: &crate::app::Transaction| t.inspected != [true; 2];
@@ -443,8 +462,18 @@ impl flow::Sink<FlowAnalysis> for PipelineState {
         if self.engine.streams[direction.index()] && !self.is_opaque(extra) {
             extra.windows[direction.index()].push(bytes);
         }
-        if self.logs.options.shows_payload() {
+        if self.logs.options.shows_payload() || self.logs.debug.is_some() {
             self.said(extra, direction, bytes);
+        }
+        if self.logs.data.is_some() {
+            let ends = [
+                (info.client, info.client_port),
+                (info.server, info.server_port),
+            ];
+            let start = self.bytes.len();
+            dump::stream(&mut self.bytes, ends, direction, bytes);
+            let block = start..self.bytes.len();
+            self.line(info.number, Record::Data, None, start..start, block);
         }
         if self.logs.calls(Wants::Streams) {
             self.script_stream(info, extra, (direction, bytes), false);
@@ -469,6 +498,15 @@ impl flow::Sink<FlowAnalysis> for PipelineState {
                 *self.counts.errors.entry(what).or_default() += 1;
             }
         }
+    }
+
+    fn enters(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow<FlowAnalysis>,
+        direction: Direction,
+    ) -> bool {
+        self.wall_before_stream(packet, flow, direction)
     }
 
     fn kept_away(&self, extra: &FlowAnalysis) -> Option<u64> {

@@ -14,6 +14,7 @@ use crate::config::{Policy, Record, Wants};
 use crate::detect::{FlowState, Match, Ruleset};
 use crate::event::Events;
 use crate::flow::{Flow, Info, Reason};
+use crate::output::dump::{self, DebugFacts, FlowCounts};
 use crate::output::eve::{
     self, AlertFacts, Anomaly, AppNames, DropFacts, Effect, Ether, EveOptions, FlowFacts,
     FrameFacts, Head, Link, Marks, Origin, TcpFacts, Tunnel,
@@ -362,6 +363,7 @@ impl PipelineState {
             scripted: None,
             eve,
             fast,
+            debug: 0..0,
         });
     }
 
@@ -442,6 +444,7 @@ impl PipelineState {
                 extra.alerted = true;
             }
             let (start, mut middle) = (self.bytes.len(), self.bytes.len());
+            let mut end = middle;
             if !silent {
                 let text = &self.engine.texts[one.rule as usize];
                 let mut head = match (packet, info) {
@@ -584,8 +587,13 @@ impl PipelineState {
                 if self.logs.fast.is_some() {
                     fast::alert(&mut self.bytes, &head, text, effect);
                 }
+                end = self.bytes.len();
+                if self.logs.debug.is_some() {
+                    let of = info.zip(extra.as_deref());
+                    self.debug_alert(&head, packet, of, &one);
+                }
             }
-            let end = self.bytes.len();
+            let debug = end..self.bytes.len();
             let view = (!silent && self.logs.calls(Wants::Alerts))
                 .then(|| self.alert_view(packet, info.zip(extra.as_deref()), &one));
             self.line(
@@ -597,9 +605,42 @@ impl PipelineState {
             );
             if let Some(line) = self.lines.last_mut() {
                 line.decided = decided;
+                line.debug = debug;
                 line.scripted = view.map(|view| (Wants::Alerts, view));
             }
         }
+    }
+
+    /// The block of alert-debug of an alert.
+    fn debug_alert(
+        &mut self,
+        head: &Head<'_>,
+        packet: Option<&Packet<'_>>,
+        of: Option<(&Info, &FlowAnalysis)>,
+        one: &Match,
+    ) {
+        let streamed = one.protocol == 6 && (one.stream || one.transaction.is_some());
+        let (info, extra) = of.unzip();
+        let said = extra.zip(one.direction).filter(|_| streamed);
+        let talk = extra.and_then(|e| e.talk.as_ref());
+        let facts = DebugFacts {
+            packet,
+            to_server: info.and(one.direction).map(|d| d == Direction::ToServer),
+            flow: info.map(|info| FlowCounts {
+                start: info.start,
+                packets: info.packets,
+                bytes: info.bytes,
+                app: names(talk).name.unwrap_or("unknown"),
+            }),
+            transaction: one.transaction,
+            stream: one.stream,
+            payload: match said {
+                Some((e, d)) => &e.said[d.index()].0,
+                None => packet.map_or(&[], shown),
+            },
+        };
+        let rule = self.engine.ruleset.rule(one.rule);
+        dump::alert(&mut self.bytes, head, rule, &facts);
     }
 
     /// Records of transactions that are done; they are dropped.
@@ -724,6 +765,7 @@ impl PipelineState {
             scripted: None,
             eve: start..end,
             fast: 0..0,
+            debug: 0..0,
         }
     }
 

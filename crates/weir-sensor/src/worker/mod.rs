@@ -17,6 +17,7 @@ mod frames;
 mod inspect;
 mod log;
 mod prevention;
+mod ranges;
 mod report;
 mod scripted;
 mod stored;
@@ -46,6 +47,7 @@ use crate::source::{Answer, Bypass, Frame};
 pub use engine::{Engine, Uncompiled};
 pub(crate) use log::{packet_head, packet_link};
 use prevention::{Asked, LetGo, Prevention, Standing};
+use ranges::RangeFiles;
 pub(crate) use report::{Line, Report};
 use window::Window;
 
@@ -120,6 +122,8 @@ struct PipelineState {
     ether: Option<eve::Ether>,
     /// Flows that others announced, oldest first, of each slice.
     announced: Vec<VecDeque<Announced>>,
+    /// Files of which parts have come, of each slice.
+    ranges: Vec<RangeFiles>,
     counts: AppCounts,
     /// Alerts that one packet may give.
     alerts: usize,
@@ -303,6 +307,12 @@ impl Pipeline {
                 announced: std::iter::repeat_with(VecDeque::new)
                     .take(slices.len())
                     .collect(),
+                ranges: std::iter::repeat_with(|| {
+                    let (memory, timeout) = config.app.ranges;
+                    RangeFiles::new(config.share(memory, 0), timeout * 1_000_000_000)
+                })
+                .take(slices.len())
+                .collect(),
                 counts: AppCounts::default(),
                 alerts: config.alerts,
                 prevention: Prevention::new(config),
@@ -447,6 +457,7 @@ impl Pipeline {
         let lines = self.state.lines.drain(..).map(|line| Line {
             eve: line.eve.start + base..line.eve.end + base,
             fast: line.fast.start + base..line.fast.end + base,
+            debug: line.debug.start + base..line.debug.end + base,
             ..line
         });
         found.lines.extend(lines);
@@ -587,6 +598,11 @@ impl Pipeline {
         // No receiver takes it: it is no part of its stream, or of its datagram.
         self.left_out |= packet.bad_checksum && (part || packet.tcp().is_some());
         let state = &mut self.state;
+        if !state.wall_before_flow(packet) {
+            state.alerts(Some(packet), None);
+            state.depart(packet, None);
+            return;
+        }
         let slice = &mut self.slices[state.slice];
         let tracked = slice.tracker.packet(packet, state);
         let events = tracked.map_or(Events::default(), |t| t.events);
@@ -611,7 +627,10 @@ impl Pipeline {
         if state.engine.tags && state.logs.options.tagged {
             state.flows.push((packet.number, flow.info.id));
         }
-        if state.arrive(packet, flow) {
+        if state.prevention.is_dropped() {
+            // Before its stream.
+            state.alert(packet, flow);
+        } else if state.arrive(packet, flow) {
             state.inspect(packet, &tracked, flow);
             state.let_go(packet, &mut flow.extra);
         }

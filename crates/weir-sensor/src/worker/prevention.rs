@@ -33,10 +33,16 @@ pub(super) enum Reason {
     RateFilter,
     /// Its flow is dropped.
     FlowDrop,
+    /// An exception policy has dropped its flow.
+    ExceptionFlowDrop,
     /// The beginning of its session was not seen.
     Midstream,
     /// The parser of its application gave up.
     ApplicationError,
+    /// A rule of the firewall drops it before its flow is looked up.
+    PreFlow,
+    /// The same before its stream takes it.
+    PreStream,
     /// A rule of the firewall drops it.
     Firewall,
     /// No rule of the firewall accepts it.
@@ -54,8 +60,11 @@ impl Reason {
             Reason::Rules => "rules",
             Reason::RateFilter => "threshold detection_filter",
             Reason::FlowDrop => "flow drop",
+            Reason::ExceptionFlowDrop => "exception policy flow drop",
             Reason::Midstream => "stream midstream",
             Reason::ApplicationError => "application layer error",
+            Reason::PreFlow => "firewall pre_flow hook",
+            Reason::PreStream => "firewall pre_stream hook",
             Reason::Firewall => "firewall rules",
             Reason::FirewallPacket => "firewall default packet policy",
             Reason::FirewallState => "firewall default app policy",
@@ -69,8 +78,11 @@ impl Reason {
             Reason::Rules => "ips.drop_reason.rules",
             Reason::RateFilter => "ips.drop_reason.threshold_detection_filter",
             Reason::FlowDrop => "ips.drop_reason.flow_drop",
+            Reason::ExceptionFlowDrop => "ips.drop_reason.exception_policy_flow_drop",
             Reason::Midstream => "ips.drop_reason.stream_midstream",
             Reason::ApplicationError => "ips.drop_reason.applayer_error",
+            Reason::PreFlow => "firewall.drop_reason.pre_flow_hook",
+            Reason::PreStream => "firewall.drop_reason.pre_stream_hook",
             Reason::Firewall => "firewall.drop_reason.rules",
             Reason::FirewallPacket => "firewall.drop_reason.default_packet_policy",
             Reason::FirewallState => "firewall.drop_reason.default_app_policy",
@@ -85,7 +97,9 @@ impl Reason {
 }
 
 /// Reasons of the firewall.
-const FIREWALL: [Reason; 4] = [
+const FIREWALL: [Reason; 6] = [
+    Reason::PreFlow,
+    Reason::PreStream,
     Reason::Firewall,
     Reason::FirewallPacket,
     Reason::FirewallState,
@@ -177,6 +191,8 @@ pub(super) struct Arrival {
 #[derive(Clone, Copy, Debug, Default)]
 struct Verdict {
     dropped: Option<Reason>,
+    /// A table before the filter has accepted it.
+    accepted: bool,
     rejected: bool,
     /// The rule that dropped it.
     rule: Option<u32>,
@@ -249,9 +265,10 @@ impl Prevention {
     ) -> bool {
         let accepted = ruling.verdict == Effect::Accept;
         if !accepted {
+            let early = matches!(table, Reason::PreFlow | Reason::PreStream);
             let reason = match ruling.rule {
-                Some(_) => Reason::Firewall,
-                None => table,
+                Some(_) if !early => Reason::Firewall,
+                _ => table,
             };
             self.block(reason, ruling.rule);
             self.verdict.rejected |= ruling.verdict == Effect::Reject;
@@ -268,6 +285,21 @@ impl Prevention {
             }
         }
         accepted
+    }
+
+    /// A table before the filter has accepted the packet, and the tables behind it are not asked.
+    pub(super) fn accept(&mut self) {
+        self.verdict.accepted = true;
+    }
+
+    /// Whether one has.
+    pub(super) fn is_accepted(&self) -> bool {
+        self.verdict.accepted
+    }
+
+    /// Whether the packet that is looked at is dropped.
+    pub(super) fn is_dropped(&self) -> bool {
+        self.verdict.dropped.is_some()
     }
 
     /// Whether packets are dropped.
@@ -304,9 +336,6 @@ impl Prevention {
         }
         if let Some([accepted, blocked]) = self.firewall {
             let mut add = |name: &str, n| *all.entry(name.to_owned()).or_default() += n;
-            // There are no tables before flows and streams.
-            add("firewall.drop_reason.pre_flow_hook", 0);
-            add("firewall.drop_reason.pre_stream_hook", 0);
             add("firewall.discarded_alerts", self.discarded);
             add("firewall.accepted", accepted);
             add("firewall.blocked", blocked);
@@ -372,6 +401,13 @@ impl Prevention {
         if flow.fate == Fate::Dropped {
             let reason = match flow.walled {
                 Some(Walled::Dropped) => Reason::FirewallFlow,
+                _ if [flow.exception, flow.error]
+                    .into_iter()
+                    .flatten()
+                    .any(Policy::drops) =>
+                {
+                    Reason::ExceptionFlowDrop
+                }
                 _ => Reason::FlowDrop,
             };
             self.block(reason, None);

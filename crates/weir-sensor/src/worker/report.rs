@@ -27,7 +27,10 @@ pub(crate) struct Line {
     /// What scripts of outputs are called for, and what they see.
     pub(crate) scripted: Option<(Wants, Box<View<'static>>)>,
     pub(crate) eve: Range<usize>,
+    /// The line of fast.log; of a part of a stream the block of tcp-data.
     pub(crate) fast: Range<usize>,
+    /// The block of alert-debug.
+    pub(crate) debug: Range<usize>,
 }
 
 impl Line {

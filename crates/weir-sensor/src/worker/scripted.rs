@@ -54,6 +54,7 @@ impl PipelineState {
             scripted: Some((wants, Box::new(view))),
             eve: at..at,
             fast: at..at,
+            debug: at..at,
         });
     }
 

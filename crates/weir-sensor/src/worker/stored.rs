@@ -1,16 +1,16 @@
 //! What is written out beside records: files of transactions, with their records, and certificates. Which of them are, rules with `filestore` and
 //! `tls.store` say, or the configuration.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::log::{MAIL, flow_head, record_name};
 use super::{FlowAnalysis, PipelineState};
-use crate::app::{App, Transaction};
+use crate::app::{App, File, Kept, Transaction};
 use crate::buffer::Buffer;
 use crate::config::{Record, Wants};
 use crate::detect::Match;
 use crate::flow::Info;
-use crate::output::eve::{self, Ether, Marks, Origin};
+use crate::output::eve::{self, Ether, Head, Marks, Origin};
 use crate::output::{Stored, StoredCertificates, StoredFile, What};
 use crate::packet::Direction;
 use crate::rules::{FileStore, StoreScope};
@@ -114,41 +114,67 @@ impl PipelineState {
             if self.logs.calls(Wants::Files) {
                 self.script_file(info, done, number);
             }
-            let kept = done.take_kept(number).filter(|_| stored).zip(sum);
+            let kept = done.take_kept(number);
+            let whole = self.put_together(info, done, number, kept.as_ref());
+            let kept = kept.filter(|_| stored).zip(sum);
             let mut head = flow_head(info, direction, self.time, self.counted());
             head.origin = Some(self.origin);
             head.marks = marks;
             head.ether = self.ether(direction, first);
             head.parent = parent;
-            let start = self.bytes.len();
             let Some(file) = done.files.get(number) else {
                 return;
             };
-            eve::file(
-                &mut self.bytes,
-                &head,
-                (done.app.name(), record_name(done.app)),
-                (&done.record, &done.beside),
-                (file, done.number),
-                &self.logs.options,
-            );
-            let end = self.bytes.len();
-            if let Some((bytes, sum)) = kept {
-                let beside = self.logs.store.as_ref().is_some_and(|store| store.records);
-                let record = self.bytes.get(start..end).filter(|_| beside);
-                let file = StoredFile {
-                    sum,
-                    bytes,
-                    record: record.map(|r| (self.time / 1_000_000_000, r.to_vec())),
-                };
-                let key = self.key(info.number);
-                let what = What::File(file);
-                self.files.push(Stored { key, what });
+            let record = std::mem::take(&mut done.record);
+            self.log_file(info, &head, (done, &record), file, kept);
+            // The last part that was missing: the whole file has a record, without a place in it.
+            if let Some((mut file, bytes)) = whole {
+                let sum = file.sums.iter().find(|(name, _)| *name == "sha256");
+                let kept = bytes.zip(sum.map(|(_, sum)| sum.clone()));
+                let kept = kept.filter(|_| stored);
+                file.stored = kept.is_some();
+                let mut record = record.clone();
+                record.remove("content_range");
+                self.log_file(info, &head, (done, &record), &file, kept);
             }
-            match self.logs.kinds.files && !self.logs.eve.is_empty() {
-                true => self.line(info.number, Record::File, None, start..end, 0..0),
-                false => self.bytes.truncate(start),
-            }
+            done.record = record;
+        }
+    }
+
+    /// The record of one file, and its bytes if they are written out.
+    fn log_file(
+        &mut self,
+        info: &Info,
+        head: &Head<'_>,
+        (done, record): (&Transaction, &Map<String, Value>),
+        file: &File,
+        kept: Option<(Kept, Vec<u8>)>,
+    ) {
+        let start = self.bytes.len();
+        eve::file(
+            &mut self.bytes,
+            head,
+            (done.app.name(), record_name(done.app)),
+            (record, &done.beside),
+            (file, done.number),
+            &self.logs.options,
+        );
+        let end = self.bytes.len();
+        if let Some((bytes, sum)) = kept {
+            let beside = self.logs.store.as_ref().is_some_and(|store| store.records);
+            let record = self.bytes.get(start..end).filter(|_| beside);
+            let file = StoredFile {
+                sum,
+                bytes,
+                record: record.map(|r| (self.time / 1_000_000_000, r.to_vec())),
+            };
+            let key = self.key(info.number);
+            let what = What::File(file);
+            self.files.push(Stored { key, what });
+        }
+        match self.logs.kinds.files && !self.logs.eve.is_empty() {
+            true => self.line(info.number, Record::File, None, start..end, 0..0),
+            false => self.bytes.truncate(start),
         }
     }
 

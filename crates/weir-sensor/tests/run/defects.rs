@@ -177,7 +177,7 @@ fn two_logs_of_eve() {
 
 #[test]
 fn keys_that_would_be_missed() {
-    let text = "max-pending-packets: 1024\nexception-policy: auto\nflow:\n  memcap-policy: ignore\n  hash-size: 65536\nstream:\n  memcap-policy: drop-flow\n  midstream-policy: pass-flow\noutputs:\n  - tcp-data:\n      enabled: yes\n      dir: files\n  - pcap-log:\n      enabled: no\n      filename: log.pcap\n  - http-log:\n      enabled: on\napp-layer:\n  error-policy: reject\naf-packet:\n  - interface: eth0\n    bpf-filter: port 80\n    threads: auto\n";
+    let text = "max-pending-packets: 1024\nexception-policy: auto\nflow:\n  memcap-policy: ignore\n  hash-size: 65536\nstream:\n  memcap-policy: drop-flow\n  midstream-policy: pass-flow\noutputs:\n  - http-body-data:\n      enabled: yes\n      type: file\n  - pcap-log:\n      enabled: no\n      filename: log.pcap\n  - http-log:\n      enabled: on\napp-layer:\n  error-policy: reject\naf-packet:\n  - interface: eth0\n    bpf-filter: port 80\n    threads: auto\n";
     let settings = Settings::parse(text, false).expect("YAML");
     let config = SensorConfig::from_settings(&settings).expect("right");
     let keys: Vec<&str> = config.vital.iter().map(|(key, _)| key.as_str()).collect();
@@ -185,7 +185,7 @@ fn keys_that_would_be_missed() {
         keys,
         [
             "af-packet.0.bpf-filter: port 80",
-            "outputs.0.tcp-data.enabled: true",
+            "outputs.0.http-body-data.enabled: true",
             "outputs.2.http-log.enabled: true",
             "stream.memcap-policy: drop-flow",
         ]

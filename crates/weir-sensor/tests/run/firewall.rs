@@ -223,6 +223,44 @@ fn bits_of_transactions_are_of_one_alone() {
     }
 }
 
+/// Before flows and streams what no rule drops goes on; what one drops has told neither anything.
+#[test]
+fn packets_are_dropped_before_flows_and_streams() {
+    let tape = session("/good");
+    let rules = |early: &str| format!("{early}accept:packet tcp:all any any -> any any (sid:1;)\n");
+    let open = "accept:hook tcp:pre_stream any any -> any any (sid:2;)\n\
+        accept:hook tcp:pre_flow any any -> any any (sid:3;)\n";
+    assert!(drops(&run(&tape, &rules(open), "")).is_empty());
+    // No packet has made a flow.
+    let flow = "drop:packet tcp:pre_flow any any -> any 80 (tcp.flags:S; alert; sid:4;)\n\
+        drop:packet tcp:pre_flow any any <> any any (sid:5;)\n";
+    let left = run(&tape, &rules(flow), "");
+    assert_eq!(drops(&left)[0], (1, "firewall pre_flow hook"));
+    assert_eq!(drops(&left).len() as u64, left.summary.ledger.read);
+    assert_eq!((alerts(&left), left.of("flow").len()), (vec![(4, 1)], 0));
+    // A flow, of which the stream has seen no beginning.
+    let stream = "drop:packet tcp:pre_stream any any -> any 80 (flow:to_server; tcp.flags:S; alert; sid:6;)\n";
+    let left = run(&tape, &rules(stream), "");
+    assert_eq!(drops(&left)[0], (1, "firewall pre_stream hook"));
+    assert_eq!(alerts(&left), [(6, 1)]);
+    assert_eq!(left.of("alert")[0]["alert"]["action"], "blocked");
+    assert_eq!((left.of("flow").len(), left.of("http").len()), (1, 0));
+    let once = count(&left, "firewall.drop_reason.pre_stream_hook");
+    assert_eq!((once, count(&left, "firewall.blocked")), (1, 1));
+    // Accepted as a whole, or with its flow: the tables behind are not asked.
+    for scope in ["packet", "flow"] {
+        let early = format!("accept:{scope} tcp:pre_stream any any -> any any (sid:7;)\n");
+        let left = run(&tape, &early, "");
+        assert_eq!((drops(&left).len(), left.of("http").len()), (0, 1));
+    }
+    let left = run(
+        &tape,
+        "accept:packet tcp:pre_flow any any -> any any (sid:8;)\n",
+        "",
+    );
+    assert!(drops(&left).is_empty());
+}
+
 #[test]
 fn rules_of_the_firewall_say_what_they_decide_and_when() {
     let folder = Folder::new();
@@ -246,7 +284,7 @@ fn rules_of_the_firewall_say_what_they_decide_and_when() {
         ("drop:flow,pass:flow tcp:all", "is not passed"),
         ("accept:hook,drop:flow tcp:all", "beside its decision"),
         ("accept:hook tcp:<all", "states of a transaction"),
-        ("accept:hook tcp:pre_stream", "behind flows and streams"),
+        ("accept:hook tcp:<pre_stream", "states of a transaction"),
         ("accept:hook http:request_started", "several protocols"),
         ("accept:hook dns:request_line", "has no hook"),
     ] {

@@ -532,3 +532,41 @@ fn what_is_relative_to_a_fast_pattern_only_stands_behind_it() {
     let left = sense_tape(&tape, &How::rules(&rules(&list)));
     assert_eq!(sids(&left), [1, 2, 3], "{}", left.text);
 }
+
+/// A rule about packets that asks for a bit holds of the packet with which a rule about the stream sets it, whichever stands first; once.
+#[test]
+fn bits_that_the_stream_of_a_packet_sets() {
+    let mut tape = Tape::default();
+    web(&mut tape, 40_000, GET, ANSWER_TWO);
+    let size = ANSWER_TWO.len();
+    let asks = format!("flowbits:isset,seen; dsize:{size};");
+    let list = [
+        ("alert tcp", &*asks),
+        (
+            "alert tcp",
+            "flow:to_client; content:\"HTTP\"; flowbits:set,seen;",
+        ),
+        ("alert tcp", "flowbits:isset,never; dsize:>0;"),
+        (
+            "alert tcp",
+            "flowbits:isnotset,seen; flow:to_client; dsize:>0;",
+        ),
+        (
+            "alert tcp",
+            "flow:to_client; content:\"404\"; flowbits:toggle,turned;",
+        ),
+        (
+            "alert tcp",
+            "flowbits:isset,turned; dsize:>0; content:\"Gone\";",
+        ),
+    ];
+    for setting in ["stream.inline=no", "stream.inline=yes"] {
+        let left = sense_tape(&tape, &How::rules(&rules(&list)).set(setting));
+        let mut found = sids(&left);
+        found.sort_unstable();
+        let inline = setting.ends_with("yes");
+        // Not inline, the stream is inspected with the acknowledgement, whose size is another.
+        let wanted: &[u64] = if inline { &[1, 2, 4, 5, 6] } else { &[2, 4, 5] };
+        assert_eq!(found, wanted, "{setting} {}", left.text);
+    }
+}

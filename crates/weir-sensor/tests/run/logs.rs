@@ -343,3 +343,51 @@ fn alerts_name_the_references_of_their_rule() {
     assert_eq!(named(&left), serde_json::json!(all), "{}", left.text);
     hold(left.eve.iter());
 }
+
+/// What sessions say, and what is known of alerts, in hexadecimal; the same for any number of workers.
+#[test]
+fn bytes_of_sessions_and_alerts() {
+    let mut tape = tape();
+    tape.session((CLIENT, 40_001), (SERVER, 25), &[b"", b"220 evil\r\n"]);
+    let rules = format!(
+        "{RULE}alert tcp any any -> any any (msg:\"rare\"; flow:to_client; content:\"evil\"; threshold:type limit, track by_src, count 1, seconds 60; sid:8;)\n"
+    );
+    let how = How::rules(&rules)
+        .set("outputs.0.eve-log.enabled=yes")
+        .set("outputs.1.fast.enabled=yes")
+        .set("outputs.2.tcp-data.enabled=yes")
+        .set("outputs.2.tcp-data.type=file")
+        .set("outputs.3.alert-debug.enabled=yes");
+    let mut all = Vec::new();
+    for workers in [1, 2, 4] {
+        let folder = Folder::new();
+        let path = folder.0.join("tape.pcap");
+        std::fs::write(&path, tape.pcap()).expect("written");
+        super::bed::sense_within(&folder, &[path], &how.clone().workers(workers));
+        let read = |name: &str| std::fs::read_to_string(folder.0.join(name)).expect(name);
+        all.push((read("tcp-data.log"), read("alert-debug.log")));
+    }
+    assert!(all.iter().all(|one| *one == all[0]));
+    let (data, debug) = &all[0];
+    assert!(
+        data.starts_with(
+            "192.168.1.10_40000-198.51.100.80_80-ts:\n 0000  47 45 54 20 2F 65 76 69  6C 2E 68 74 6D 6C 20 48   GET /evi l.html H\n"
+        ),
+        "{data}"
+    );
+    assert_eq!(data.matches("-ts:\n").count(), 1);
+    assert_eq!(data.matches("-tc:\n").count(), 2);
+    let blocks: Vec<&str> = debug.split("+================\n").skip(1).collect();
+    assert_eq!(blocks.len(), 2, "{debug}");
+    for line in [
+        "TIME:              01/01/2024-00:00:00.00",
+        "SRC IP:            192.168.1.10\n",
+        "FLOW:              to_server: TRUE, to_client: FALSE\n",
+        "FLOW APP_LAYER:    DETECTED: TRUE, PROTO http\n",
+        "ALERT MSG [00]:      TEST \"evil\" word\n",
+        "ALERT SID [00]:      7\n",
+        "PAYLOAD:\n 0000  47 45 54 20",
+    ] {
+        assert!(blocks[0].contains(line), "{line} in {}", blocks[0]);
+    }
+}

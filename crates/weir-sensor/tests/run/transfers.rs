@@ -416,3 +416,69 @@ fn files_over_smb_are_files() {
         );
     }
 }
+
+/// Parts of files that the server calls so, over one connection or several, are put together: sums are those of the whole file.
+#[test]
+fn parts_of_a_file_are_put_together() {
+    let file: Vec<u8> = (0..90_000_u32).map(|n| (n * 7 + n / 251) as u8).collect();
+    let part = |first: usize, end: usize| {
+        let head = format!(
+            "HTTP/1.1 206 Partial Content\r\nContent-Length: {}\r\nContent-Range: bytes {first}-{}/{}\r\n\r\n",
+            end - first,
+            end - 1,
+            file.len()
+        );
+        [head.as_bytes(), &file[first..end]].concat()
+    };
+    let ask = b"GET /f.bin HTTP/1.1\r\nHost: a\r\n\r\n";
+    let other = b"GET /g.bin HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut tape = Tape::default();
+    let two = [part(60_000, 90_000), part(0, 20_000)];
+    tape.session(
+        (CLIENT, 40_000),
+        (SERVER, 80),
+        &[ask, &two[0], ask, &two[1]],
+    );
+    // The same place of another file is none of this one.
+    tape.session(
+        (CLIENT, 40_001),
+        (SERVER, 80),
+        &[other, &part(10_000, 70_000)],
+    );
+    tape.session(
+        (CLIENT, 40_002),
+        (SERVER, 8080),
+        &[ask, &part(10_000, 70_000)],
+    );
+    let how = How::rules("")
+        .set("outputs.0.eve-log.types.0.files.force-hash.0=md5")
+        .set("outputs.1.fast.enabled=yes");
+    let left = sense_tape(&tape, &how);
+    let files: Vec<_> = left.of("fileinfo");
+    let whole: Vec<_> = files
+        .iter()
+        .filter(|f| f["fileinfo"]["size"] == 90_000)
+        .collect();
+    assert_eq!((files.len(), whole.len()), (5, 1), "{}", left.text);
+    let f = &whole[0]["fileinfo"];
+    assert_eq!(f["filename"], "/f.bin");
+    assert_eq!(f["state"], "CLOSED");
+    assert!(f.get("start").is_none() && f.get("end").is_none(), "{f}");
+    let mut sum = String::new();
+    for byte in <md5::Md5 as md5::Digest>::digest(&file) {
+        sum += &format!("{byte:02x}");
+    }
+    assert_eq!(f["md5"], sum.as_str());
+    assert_eq!(whole[0]["src_port"], 8080);
+    super::schema::hold(left.eve.iter());
+    for workers in [2, 4] {
+        let many = sense_tape(&tape, &how.clone().workers(workers));
+        assert_eq!(left.text, many.text, "{workers} workers");
+    }
+    // With no room for what waits, there is no whole file.
+    let none = sense_tape(
+        &tape,
+        &how.set("app-layer.protocols.http.byterange.memcap=0"),
+    );
+    assert_eq!(none.of("fileinfo").len(), 4, "{}", none.text);
+}

@@ -171,6 +171,8 @@ pub(in crate::app) struct Body {
     name: Vec<u8>,
     /// Its file is followed to its end, however much of it is inspected.
     pub(in crate::app) followed: bool,
+    /// It is a part of a file, which is put together with others.
+    part: bool,
     /// Bytes that are promised, to make room for.
     promised: u64,
 }
@@ -189,6 +191,12 @@ impl Body {
             },
             ..Body::default()
         }
+    }
+
+    /// What `Content-Range` says of it: a part of a file is followed to its end, and kept until it is put together with others.
+    pub(in crate::app) fn range(&mut self, value: Option<&[u8]>, w: &Asked) {
+        self.part = w.records && value.is_some_and(super::response::is_range);
+        self.followed |= self.part;
     }
 
     /// A form, whose parts are files.
@@ -282,7 +290,9 @@ impl Body {
                 t.event("file_name_too_long");
                 self.name.truncate(LONG_NAME);
             }
-            self.file = Some(t.begin_file(std::mem::take(&mut self.name), d, w.sums));
+            let mut sums = w.sums;
+            sums.kept |= self.part;
+            self.file = Some(t.begin_file(std::mem::take(&mut self.name), d, sums));
         }
         self.sinking =
             self.target.is_some() || self.multipart.is_some() || w.records || w.sums.magic;

@@ -156,18 +156,20 @@ fn oddities(t: &mut Transaction, head: &Head, d: Direction, w: &Asked) {
 
 /// What records have of header lines if they are asked for.
 fn log(t: &mut Transaction, head: &Head, d: Direction, w: &Asked) {
-    for (name, field) in &w.http.custom {
-        let found = head
-            .fields
-            .iter()
-            .find(|f| head.name(f).eq_ignore_ascii_case(name.as_bytes()));
-        if let Some(f) = found {
-            t.record.insert(field.clone(), text(head.value(f)));
+    // Lines of one name are one.
+    let mut lines: Vec<(&[u8], Vec<u8>)> = Vec::new();
+    for f in &head.fields {
+        let is = |(name, _): &&(String, _)| head.name(f).eq_ignore_ascii_case(name.as_bytes());
+        match w.http.custom.iter().find(is) {
+            Some((_, Some(field))) => {
+                t.record.insert((*field).into(), text(head.value(f)));
+            }
+            Some((_, None)) => lines.push((head.name(f), head.value(f).to_vec())),
+            None => {}
         }
     }
-    if w.http.lines[d.index()] && !head.lines.is_empty() {
-        // Lines of one name are one.
-        let mut lines: Vec<(&[u8], Vec<u8>)> = Vec::new();
+    if w.http.lines[d.index()] {
+        lines.clear();
         for (name, value) in &head.lines {
             let (name, value) = (head.bytes(*name), head.bytes(*value));
             match lines.iter_mut().find(|(n, _)| n.eq_ignore_ascii_case(name)) {
@@ -178,6 +180,8 @@ fn log(t: &mut Transaction, head: &Head, d: Direction, w: &Asked) {
                 None => lines.push((name, value.to_vec())),
             }
         }
+    }
+    if !lines.is_empty() {
         let lines = lines.iter().map(|(name, value)| {
             let mut line = serde_json::Map::new();
             line.insert("name".into(), text(name));

@@ -21,8 +21,8 @@ pub struct HttpWanted {
     pub whole_target: bool,
     /// Records list the header lines of requests, and of responses.
     pub lines: [bool; 2],
-    /// Headers that records have by name: in lower case, with the name of the field.
-    pub custom: Vec<(String, String)>,
+    /// Headers that records have by name: in lower case, with the field that is theirs alone. Others stand in the lists of header lines.
+    pub custom: Vec<(String, Option<&'static str>)>,
 }
 
 /// How paths are normalized.
@@ -91,8 +91,13 @@ impl HttpWanted {
 /// More layers than this are never undone, whatever is configured.
 const MOST_LAYERS: u64 = 8;
 
-/// Fields of records that are not called as their header is.
-const FIELDS: &[(&str, &str)] = &[("x-forwarded-for", "xff")];
+/// Fields of records that are one header.
+const FIELDS: &[(&str, &str)] = &[
+    ("x-forwarded-for", "xff"),
+    ("true-client-ip", "true_client_ip"),
+    ("org-src-ip", "org_src_ip"),
+    ("x-bluecoat-via", "x_bluecoat_via"),
+];
 
 impl HttpWanted {
     /// What settings ask.
@@ -185,10 +190,13 @@ impl HttpWanted {
             let names = name.trim_matches(['[', ']']).split(',').map(str::trim);
             for name in names.filter(|n| !n.is_empty()) {
                 let header = name.to_ascii_lowercase().replace('_', "-");
-                let known = FIELDS.iter().find(|(h, _)| *h == header);
-                let field =
-                    known.map_or_else(|| header.replace('-', "_"), |(_, f)| (*f).to_owned());
-                self.custom.push((header, field));
+                // The name of the field names it too.
+                let known =
+                    (FIELDS.iter()).find(|(h, f)| *h == header || f.replace('_', "-") == header);
+                self.custom.push(match known {
+                    Some((header, field)) => ((*header).to_owned(), Some(*field)),
+                    None => (header, None),
+                });
             }
         }
         Ok(())
@@ -244,12 +252,12 @@ mod tests {
         assert_eq!((w.layers, w.lzma_memory), (3, 1 << 20));
         assert!(w.path.double && w.path.wide && w.path.compress && !w.path.backslashes);
         assert_eq!(w.lines, [true, false]);
-        let custom = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        let custom = |name: &str, field| (name.to_owned(), field);
         assert_eq!(
             w.custom,
             [
-                custom("accept-encoding", "accept_encoding"),
-                custom("x-forwarded-for", "xff")
+                custom("accept-encoding", None),
+                custom("x-forwarded-for", Some("xff"))
             ]
         );
         assert_eq!(

@@ -258,6 +258,10 @@ pub struct FirewallRule {
 /// The table that a rule of the firewall stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirewallPlace {
+    /// Of each packet before its flow is looked up (`packet:pre_flow`).
+    PreFlow,
+    /// Of each packet before its stream takes it (`packet:pre_stream`).
+    PreStream,
     /// Of each packet (`packet:filter`).
     Packet,
     /// Of transactions in this state (`app:filter`).

@@ -172,8 +172,10 @@ pub enum Spoken {
 pub enum Hook {
     /// `all`: each packet; contents are looked for in streams as ever.
     All,
-    /// `pre_flow`, `pre_stream`: each packet by itself.
-    Packet,
+    /// `pre_flow`: each packet by itself; of a firewall before its flow is looked up.
+    PreFlow,
+    /// `pre_stream`: the same, of a firewall before its stream takes it.
+    PreStream,
     /// The first packet of each direction of a flow.
     FlowStart,
     /// A transaction has got so far in a direction.
