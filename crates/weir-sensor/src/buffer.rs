@@ -279,6 +279,23 @@ buffers! {
     SipUserAgent: "sip.user_agent" [] () SIP, Both, true, "User-Agent of SIP.";
     SipContentType: "sip.content_type" [] () SIP, Both, true, "Content-Type of SIP, also in its compact form.";
     SipContentLength: "sip.content_length" [] () SIP, Both, true, "Content-Length of SIP, also in its compact form.";
+    SdpOrigin: "sdp.origin" [] () SIP, Both, true, "Who made a description of a session (SDP), its number and address.";
+    SdpSessionName: "sdp.session_name" [] () SIP, Both, true, "Name of the session.";
+    SdpSessionInfo: "sdp.session_info" [] () SIP, Both, true, "What the session is about.";
+    SdpUri: "sdp.uri" [] () SIP, Both, true, "Where more is said of the session.";
+    SdpEmail: "sdp.email" [] () SIP, Both, true, "An address for questions about the session.";
+    SdpPhoneNumber: "sdp.phone_number" [] () SIP, Both, true, "A number for questions about the session.";
+    SdpConnectionData: "sdp.connection_data" [] () SIP, Both, true, "Address of the session.";
+    SdpBandwidth: "sdp.bandwidth" [] () SIP, Both, true, "A bandwidth, of the session or of a medium.";
+    SdpTime: "sdp.time" [] () SIP, Both, true, "When the session begins and ends.";
+    SdpRepeatTime: "sdp.repeat_time" [] () SIP, Both, true, "When it repeats.";
+    SdpTimezone: "sdp.timezone" [] () SIP, Both, true, "Changes of its time zone.";
+    SdpEncryptionKey: "sdp.encryption_key" [] () SIP, Both, true, "Key of the session.";
+    SdpAttribute: "sdp.attribute" [] () SIP, Both, true, "An attribute, of the session or of a medium.";
+    SdpMedia: "sdp.media.media" [] () SIP, Both, true, "A medium: kind, port, transport, formats.";
+    SdpMediaInfo: "sdp.media.media_info" [] () SIP, Both, true, "What the medium is about.";
+    SdpMediaConnectionData: "sdp.media.connection_data" [] () SIP, Both, true, "Address of the medium.";
+    SdpMediaEncryptionKey: "sdp.media.encryption_key" [] () SIP, Both, true, "Key of the medium.";
 }
 
 /// A set of buffers: what the loaded rules need, so that parsers fill no others.

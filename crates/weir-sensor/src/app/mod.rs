@@ -41,6 +41,7 @@ mod rdp;
 mod recognize;
 mod recognized;
 mod rfb;
+mod sdp;
 mod sip;
 mod smb;
 mod smtp;

@@ -6,6 +6,7 @@ use super::lines::trimmed;
 use super::names::App;
 use super::probe::{Certainty, First, Look, StreamProbe};
 use super::protocol::{Carrier, Log, Parser, Protocol};
+use super::sdp;
 use super::text::text;
 use super::transaction::{Kind, Transaction, Transactions, Turns};
 use super::wanted::Wanted;
@@ -154,6 +155,18 @@ struct Head<'a> {
     length: Option<u64>,
 }
 
+impl Head<'_> {
+    /// Whether the body describes a session (SDP).
+    fn describes(&self) -> bool {
+        let mut kinds = (self.fields.iter()).filter(|f| f.0 == Buffer::SipContentType);
+        kinds.next().is_some_and(|(_, kind)| {
+            let end = memchr::memchr(b';', kind).unwrap_or(kind.len());
+            let kind = kind.get(..end).unwrap_or_default().trim_ascii();
+            kind.eq_ignore_ascii_case(b"application/sdp")
+        })
+    }
+}
+
 fn read(head: &[u8]) -> Option<Head<'_>> {
     let mut lines = head.split(|b| *b == b'\n').map(trimmed);
     let line = lines.next()?;
@@ -235,6 +248,9 @@ impl Sip {
         match &read {
             Some(read) => {
                 self.note(t, d, read);
+                if read.describes() {
+                    sdp::note(t, d, body, &self.wanted);
+                }
                 self.frames(t, d, (head, body));
             }
             None => t.event("invalid_data"),
@@ -243,7 +259,12 @@ impl Sip {
         read.map(|read| read.length.unwrap_or(0))
     }
 
-    /// Whether rules ask for bodies.
+    /// Whether rules, or records, ask for the body behind a head.
+    fn asks_body(&self, head: &Head<'_>) -> bool {
+        self.asks_bodies() || head.describes() && sdp::is_wanted(&self.wanted)
+    }
+
+    /// Whether rules ask for all bodies.
     fn asks_bodies(&self) -> bool {
         let bodies = [
             Buffer::FrameSipPdu,
@@ -257,7 +278,12 @@ impl Sip {
     fn end_wait(&mut self, d: Direction, out: &mut Transactions) {
         let side = std::mem::take(d.of_mut(&mut self.sides));
         let bytes = side.carry.as_slice();
-        let Some(end) = end_of_head(bytes).filter(|_| self.stream && self.asks_bodies()) else {
+        let end = end_of_head(bytes).filter(|_| self.stream);
+        let asked = |end: &usize| {
+            let head = bytes.get(..*end).and_then(read);
+            head.is_some_and(|head| self.asks_body(&head))
+        };
+        let Some(end) = end.filter(asked) else {
             *d.of_mut(&mut self.sides) = side;
             return;
         };
@@ -379,8 +405,9 @@ impl Sip {
             };
             let (head, behind) = rest.split_at_checked(end).unwrap_or((rest, &[]));
             let mut body = &[][..];
-            if self.asks_bodies()
-                && let Some(length) = read(head).and_then(|head| head.length)
+            if let Some(head) = read(head)
+                && self.asks_body(&head)
+                && let Some(length) = head.length
                 && length <= MOST_BODY
             {
                 match behind.get(..length as usize) {

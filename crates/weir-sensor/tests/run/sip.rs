@@ -74,3 +74,48 @@ fn a_message_is_one_record() {
         assert_eq!(left.of("anomaly").len(), 1, "{}", left.text);
     }
 }
+
+/// What a description of a session says, in records and for rules, over UDP and over TCP, also where the body comes by itself.
+#[test]
+fn descriptions_of_sessions() {
+    let body = "v=0\r\no=a 1 2 IN IP4 192.0.2.1\r\ns=call\r\nt=0 0\r\nm=audio 4000 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\nm=video 4002 RTP/AVP 31\r\nc=IN IP4 192.0.2.9\r\n";
+    let head = format!(
+        "INVITE sip:bob@b.example SIP/2.0\r\nc: application/SDP;a=b\r\nl: {}\r\n\r\n",
+        body.len()
+    );
+    let whole = [head.as_bytes(), body.as_bytes()].concat();
+    let rules = r#"
+alert sip any any -> any any (msg:"a"; sdp.session_name; content:"call"; bsize:4; sdp.media.media; content:"video"; startswith; sid:1;)
+alert sip any any -> any any (msg:"b"; sdp.attribute; content:"PCMU"; sdp.origin; content:"192.0.2.1"; endswith; sid:2;)
+alert sip any any -> any any (msg:"c"; sdp.media.connection_data; content:"192.0.2.9"; sdp.time; content:"0 0"; sid:3;)
+alert sip any any -> any any (msg:"of the session"; sdp.connection_data; content:"192.0.2.9"; sid:4;)
+"#;
+    let mut udp = Tape::default();
+    udp.push(
+        &Frame::new()
+            .ip4(CLIENT, SERVER)
+            .udp(5060, 5060)
+            .payload(&whole),
+    );
+    let mut tcp = Tape::default();
+    tcp.session(
+        (CLIENT, 40_000),
+        (SERVER, 5060),
+        &[head.as_bytes(), b"", body.as_bytes()],
+    );
+    for tape in [udp, tcp] {
+        let left = sense_tape(&tape, &How::rules(rules));
+        let once = (1..=3).map(|sid| (sid, 1)).collect::<Vec<_>>();
+        assert_eq!(counts(&left.of("alert")), once, "{}", left.text);
+        let sdp = &left.of("sip")[0]["sip"]["sdp"];
+        assert_eq!(sdp["session_name"], "call");
+        assert_eq!(
+            sdp["media_descriptions"][0]["attributes"][0],
+            "rtpmap:0 PCMU/8000"
+        );
+        assert_eq!(
+            sdp["media_descriptions"][1]["connection_data"],
+            "IN IP4 192.0.2.9"
+        );
+    }
+}
