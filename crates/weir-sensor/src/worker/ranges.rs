@@ -7,9 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 use std::net::IpAddr;
 
-use super::PipelineState;
 use crate::app::{Digests, File, Kept, MAGIC_HEAD, Sums, Transaction, magic};
-use crate::flow::Info;
 use crate::packet::Direction;
 
 /// Files that are begun, of one slice.
@@ -212,14 +210,14 @@ impl Write for Taken {
     }
 }
 
-impl PipelineState {
+impl RangeFiles {
     /// A part of a file is over: returns the file, if it is whole now.
-    pub(super) fn put_together(
+    pub(super) fn part(
         &mut self,
-        info: &Info,
-        done: &Transaction,
-        number: usize,
+        (client, server): (IpAddr, IpAddr),
+        (done, number): (&Transaction, usize),
         kept: Option<&Kept>,
+        (time, sums): (u64, Sums),
     ) -> Option<(File, Option<Kept>)> {
         let file = done.files.get(number)?;
         let part = Part::of(done).filter(|p| file.whole && file.size == p.length())?;
@@ -228,17 +226,13 @@ impl PipelineState {
         // With the name of the host, but not its port: some clients leave that out.
         let host = done.record.get("hostname").and_then(|host| host.as_str());
         let key = Key {
-            client: info.client,
-            server: info.server,
+            client,
+            server,
             host: host.unwrap_or_default().to_owned(),
             name: file.name.clone(),
             size: part.size,
         };
-        let mut sums = self.engine.wanted.sums;
-        sums.kept = self.logs.store.is_some();
-        let time = self.time;
-        let ranges = self.ranges.get_mut(self.slice)?;
-        ranges.add(key, (part, taken.0), (time, sums))
+        self.add(key, (part, taken.0), (time, sums))
     }
 }
 

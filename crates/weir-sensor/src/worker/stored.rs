@@ -115,7 +115,11 @@ impl PipelineState {
                 self.script_file(info, done, number);
             }
             let kept = done.take_kept(number);
-            let whole = self.put_together(info, done, number, kept.as_ref());
+            let mut sums = self.engine.wanted.sums;
+            sums.kept = self.logs.store.is_some();
+            let (ends, at) = ((info.client, info.server), self.time);
+            let whole = (self.ranges.get_mut(self.slice))
+                .and_then(|r| r.part(ends, (done, number), kept.as_ref(), (at, sums)));
             let kept = kept.filter(|_| stored).zip(sum);
             let mut head = flow_head(info, direction, self.time, self.counted());
             head.origin = Some(self.origin);

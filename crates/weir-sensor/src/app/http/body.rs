@@ -193,9 +193,9 @@ impl Body {
         }
     }
 
-    /// What `Content-Range` says of it: a part of a file is followed to its end, and kept until it is put together with others.
-    pub(in crate::app) fn range(&mut self, value: Option<&[u8]>, w: &Asked) {
-        self.part = w.records && value.is_some_and(super::response::is_range);
+    /// Whether it is a part of a file (`Content-Range`): that is followed to its end, and kept until it is put together with others.
+    pub(in crate::app) fn range(&mut self, part: bool, w: &Asked) {
+        self.part = w.records && part;
         self.followed |= self.part;
     }
 

@@ -185,7 +185,7 @@ impl Http1 {
             Vec::new()
         };
         let mut body = Body::new(how, true, name);
-        body.range(head.known(Known::ContentRange), w);
+        body.range(head.known(Known::ContentRange).is_some_and(is_range), w);
         body.layers(head, raw, w, t);
         half.state = how.state;
         half.body = body;

@@ -295,7 +295,7 @@ impl Message {
             .unwrap_or_else(|| stream.path.clone());
         let mut body = Body::new(Framing::NONE, true, name);
         body.followed = true;
-        body.range(range, w);
+        body.range(range.is_some_and(is_range), w);
         body.layers(head, &self.raw, w, t);
         stream.bodies[1] = body;
         false
