@@ -1,7 +1,7 @@
 //! AF_XDP sockets on the kernel's own interface, and packet sockets with mapped rings behind the same trait.
 //!
 //! [`umem`] owns frames and their tokens, [`socket`] a socket and its rings, [`ring`] their arithmetic by itself, [`steer`] the XDP program that hands packets to sockets,
-//! [`port`] the trait that programs are written against, [`packet`] the fallback, [`bypass`] flows that the kernel keeps away from it. Why it is so: docs/design/xsk.md. Nothing here
+//! [`port`] the trait that programs are written against, [`packet`] the fallback, [`bypass`] flows that the kernel keeps away from it, [`Fanout`] its sockets for several workers. Why it is so: docs/design/xsk.md. Nothing here
 //! outlives its value: no pins, no settings of interfaces.
 
 #![warn(clippy::expect_used, clippy::unwrap_used)]
@@ -9,6 +9,7 @@
 pub mod bypass;
 mod cluster;
 mod error;
+mod fanout;
 mod mapped;
 pub mod packet;
 pub mod port;
@@ -22,6 +23,7 @@ use weir_kernel::iface::LinkWatch;
 
 pub use bypass::{Bypass, BypassFlow, BypassTotal, Bypassed};
 pub use error::XskError;
+pub use fanout::Fanout;
 pub use packet::{Checksum, PacketConfig, PacketPort, Seen};
 pub use port::{Bounced, Lent, Losses, Packet, Port, Wait, XskPort};
 pub use socket::{BusyPoll, Effective, Kick, Mode, Socket, SocketConfig, Statistics};

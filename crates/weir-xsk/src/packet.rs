@@ -20,7 +20,7 @@ use weir_kernel::iface::{self, LinkWatch};
 
 use crate::port::{Bounced, Losses, Packet, Port, Wait};
 use crate::socket::timespec;
-use crate::{XskError, cluster};
+use crate::{Fanout, XskError, cluster};
 
 /// What a packet socket should be like.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +87,8 @@ pub struct PacketPort {
     dropped: u64,
     no_room: u64,
     calls: u64,
+    /// It is one of a group.
+    shares: bool,
 }
 
 #[derive(Debug)]
@@ -190,6 +192,43 @@ impl PacketPort {
     /// # Errors
     /// No permission, no such interface, no memory for the rings.
     pub fn open(name: &str, config: &PacketConfig) -> Result<PacketPort, XskError> {
+        PacketPort::open_as(name, config, false)
+    }
+
+    /// Opens the sockets of a group: each packet comes to one of them, whose place the program chooses.
+    ///
+    /// # Errors
+    /// As [`PacketPort::open`]; or the kernel has no such groups.
+    pub fn open_group(
+        name: &str,
+        config: &PacketConfig,
+        fanout: &Fanout,
+    ) -> Result<Vec<PacketPort>, XskError> {
+        let failed = |e| XskError::sys(format!("share {name} between workers"), e);
+        let mut ports: Vec<PacketPort> = Vec::new();
+        let mut group = None;
+        for _ in 0..fanout.workers() {
+            // A socket that is bound and has not joined would receive everything.
+            let port = PacketPort::open_as(name, config, true)?;
+            group = Some(join_group(&port.fd, group).map_err(failed)?);
+            ports.push(port);
+        }
+        if let Some(first) = ports.first() {
+            let program: c_int = fanout.program().as_raw_fd();
+            let option = libc::PACKET_FANOUT_DATA;
+            set(&first.fd, libc::SOL_PACKET, option, &program).map_err(failed)?;
+        }
+        for port in &mut ports {
+            set(&port.fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0).map_err(failed)?;
+            // What came before it had joined is nobody's.
+            port.losses()?;
+            (port.received, port.dropped) = (0, 0);
+        }
+        Ok(ports)
+    }
+
+    /// `shares`: it is to join a group, and receives nothing until it has.
+    fn open_as(name: &str, config: &PacketConfig, shares: bool) -> Result<PacketPort, XskError> {
         let ifindex = iface::index_of(name)?;
         let slot = slot_size(config.longest);
         let per_block = config.block_size / slot.max(1);
@@ -256,6 +295,11 @@ impl PacketPort {
         let tx = config.blocks as usize * config.block_size as usize;
         let len = tx + tx_blocks as usize * config.block_size as usize;
         let map = map(&fd, len, tx)?;
+        if shares {
+            let (level, option) = (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER);
+            attach(&fd, level, option, cluster::nothing())
+                .map_err(|e| XskError::sys("filter a packet socket", e))?;
+        }
         bind(&fd, ifindex, config.ethertype, config.blocks > 0)
             .map_err(|e| XskError::sys(format!("bind a packet socket to {name}"), e))?;
         if let Some(number) = config.cluster {
@@ -277,6 +321,7 @@ impl PacketPort {
             dropped: 0,
             no_room: 0,
             calls: 0,
+            shares,
         })
     }
 
@@ -326,15 +371,15 @@ impl PacketPort {
     /// # Errors
     /// The kernel refuses.
     pub fn stop(&mut self) -> Result<(), XskError> {
-        // A member of a cluster cannot be bound to nothing.
-        let stopped = match self.config.cluster {
-            Some(_) => attach(
+        // A member of a cluster or group cannot be bound to nothing.
+        let stopped = match self.shares || self.config.cluster.is_some() {
+            true => attach(
                 &self.fd,
                 libc::SOL_SOCKET,
                 libc::SO_ATTACH_FILTER,
                 cluster::nothing(),
             ),
-            None => bind(&self.fd, self.link.ifindex(), None, false),
+            false => bind(&self.fd, self.link.ifindex(), None, false),
         };
         stopped.map_err(|e| XskError::sys(format!("stop receiving on {}", self.link.name()), e))
     }
@@ -346,6 +391,21 @@ impl PacketPort {
     pub fn received(&mut self) -> Result<u64, XskError> {
         self.losses()?;
         Ok(self.received)
+    }
+
+    /// Whether more than so many of a hundred blocks of the ring wait to be read.
+    pub fn is_fuller_than(&self, percent: u32) -> bool {
+        let blocks = self.config.blocks;
+        if blocks == 0 {
+            return false;
+        }
+        let ahead = (u64::from(blocks) * u64::from(percent.min(99)) / 100) as u32;
+        let block = (self.block + ahead) % blocks;
+        let status = self
+            .map
+            .word(block as usize * self.config.block_size as usize + BLOCK_STATUS)
+            .load(Ordering::Acquire);
+        status & libc::TP_STATUS_USER != 0
     }
 
     /// System calls made to send or wait.
@@ -750,6 +810,34 @@ fn join(fd: &OwnedFd, number: u16) -> io::Result<()> {
     set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &how)?;
     let program = cluster::program();
     attach(fd, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program)
+}
+
+/// Joins a bound socket to a group of this process, or to a new one. Its number, which the kernel chooses.
+fn join_group(fd: &OwnedFd, group: Option<u16>) -> io::Result<u16> {
+    let number = u32::from(group.unwrap_or(0));
+    let new = match group {
+        None => libc::PACKET_FANOUT_FLAG_UNIQUEID,
+        Some(_) => 0,
+    };
+    let how = number | (libc::PACKET_FANOUT_EBPF | new) << 16;
+    set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &how)?;
+    let mut value: c_int = 0;
+    let mut len = mem::size_of_val(&value) as libc::socklen_t;
+    // SAFETY: both pointers are valid, and `len` is the size of what the first points to.
+    let ret = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
+            (&raw mut value).cast::<c_void>(),
+            &raw mut len,
+        )
+    };
+    match ret {
+        // The number is in the lower half.
+        0 => Ok(value as u16),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Gives the kernel a program as the value of an option.

@@ -30,23 +30,40 @@ pub(crate) struct Loans {
     past: VecDeque<(u64, Arc<[Amounts]>)>,
     /// Batches between what is known and what is decided by it.
     lag: u64,
+    /// Slices that lend each other.
+    members: Vec<bool>,
 }
 
 impl Loans {
     /// `lag`: batches that may be under way.
     pub(super) fn new(config: &SensorConfig, lag: u64) -> Loans {
+        Loans::among(config, lag, |_| true)
+    }
+
+    /// Some of the slices, with their parts of each cap.
+    pub(super) fn among(
+        config: &SensorConfig,
+        lag: u64,
+        is_member: impl Fn(usize) -> bool,
+    ) -> Loans {
+        let members: Vec<bool> = (0..usize::from(config.slices)).map(is_member).collect();
+        let all = members.len().max(1) as u128;
+        let some = members.iter().filter(|is| **is).count() as u128;
+        let part = |cap: u64| (u128::from(cap) * some / all) as u64;
+        let caps: Amounts = [
+            config.flow.flows,
+            config.flow.memory,
+            config.flow.sessions,
+            config.stream.memory,
+            config.defragment.memory,
+            config.app.memory,
+        ];
         Loans {
-            caps: [
-                config.flow.flows,
-                config.flow.memory,
-                config.flow.sessions,
-                config.stream.memory,
-                config.defragment.memory,
-                config.app.memory,
-            ],
+            caps: caps.map(part),
             used: vec![[0; KINDS]; usize::from(config.slices)],
             past: VecDeque::new(),
             lag,
+            members,
         }
     }
 
@@ -67,19 +84,21 @@ impl Loans {
     pub(super) fn limits(&self, sequence: u64) -> Option<Arc<[Amounts]>> {
         let known = sequence.checked_sub(self.lag)?;
         let (_, used) = self.past.iter().find(|(number, _)| *number == known)?;
-        let slices = used.len().max(1) as u128;
+        let lends = |slice: usize| self.members.get(slice).copied().unwrap_or_default();
+        let slices = (0..used.len()).filter(|s| lends(*s)).count().max(1) as u128;
         let mut limits = vec![[0; KINDS]; used.len()];
         for (kind, cap) in self.caps.iter().enumerate() {
             let part = u128::from(*cap) / slices;
             let floor = part / FLOOR;
             let pool = u128::from(*cap) - floor * slices;
             let weight = |amounts: &Amounts| u128::from(amounts[kind]) + part / LEAST + 1;
-            let all: u128 = used.iter().map(weight).sum();
-            for (limit, amounts) in limits.iter_mut().zip(used.iter()) {
+            let members = || (0..).zip(used.iter()).filter(|(slice, _)| lends(*slice));
+            let all: u128 = members().map(|(_, amounts)| weight(amounts)).sum();
+            for (slice, amounts) in members() {
                 // Of a cap that is none, the product would be too large.
                 let own = (pool / all.max(1)) * weight(amounts)
                     + (pool % all.max(1)) * weight(amounts) / all.max(1);
-                limit[kind] = u64::try_from(floor + own).unwrap_or(u64::MAX);
+                limits[slice][kind] = u64::try_from(floor + own).unwrap_or(u64::MAX);
             }
         }
         Some(limits.into())
@@ -125,6 +144,19 @@ mod tests {
         }
         // A cap that is none.
         assert!(limits(u64::MAX, &[5]).iter().all(|l| *l > u64::MAX / 64));
+    }
+
+    /// Slices of one worker lend each other, and nothing of what another's have.
+    #[test]
+    fn those_of_one_worker() {
+        let mut config = SensorConfig::default();
+        config.flow.flows = 16_000;
+        let mut loans = Loans::among(&config, 0, |slice| slice % 4 == 1);
+        loans.note(0, &[(1, [3_000, 0, 0, 0, 0, 0])]);
+        let limits = loans.limits(0).expect("known");
+        let sum: u64 = (0..16).filter(|s| s % 4 == 1).map(|s| limits[s][0]).sum();
+        assert!((3_990..=4_000).contains(&sum), "{limits:?}");
+        assert!(limits[1][0] > 3_000 && limits[5][0] >= 250, "{limits:?}");
     }
 
     #[test]

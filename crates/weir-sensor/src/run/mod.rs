@@ -5,8 +5,11 @@
 
 mod ledger;
 mod lend;
+mod merge;
 mod outputs;
 mod reader;
+mod reload;
+mod rings;
 mod setup;
 mod tags;
 mod work;
@@ -60,12 +63,24 @@ pub fn run(
     if writer.live {
         tidy(None);
     }
-    let result = if setup.workers <= 1 {
-        alone(setup, source, controls, &mut writer)
+    let mut rings = source.rings();
+    let result = if rings.len() == setup.workers && rings.len() > 1 {
+        let result = rings::run(setup, &mut rings, controls, &mut writer);
+        drop(rings);
+        result
     } else {
-        spread(setup, source, controls, &mut writer)
+        drop(rings);
+        match setup.workers {
+            0 | 1 => alone(setup, source, controls, &mut writer),
+            _ => spread(setup, source, controls, &mut writer),
+        }
+        .map(|()| 0)
     };
-    let counts = source.counts();
+    let mut counts = source.counts();
+    counts.not_handed_over = result.as_ref().map_or(0, |n| *n);
+    for (one, ring) in writer.summary.workers.iter_mut().zip(source.rings()) {
+        *one = ring.counts();
+    }
     let problems: Vec<(PathBuf, CaptureError)> = source.problems();
     let skipped = source.skipped();
     let written = writer.finish(&counts);

@@ -1,19 +1,19 @@
 //! The reader: fills batches, filters and numbers their frames, says which slice each is about, and takes new rules when they are loaded.
 
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_packet::pcap::LinkType;
 
 use super::lend::Amounts;
+use super::reload::{Reloaded, Reloader};
 use super::work::{BatchBuffer, Share, Spread, Tick, Work};
 use super::{Controls, RunError, Say, Setup, tidy};
 use crate::config::Verified;
 use crate::decode::{Decoder, Spreader, Sums};
 use crate::source::{Batch, Filled, Gap, Notice, Source, SourceCounts};
-use crate::worker::{Engine, Report};
+use crate::worker::Report;
 
 /// Nanoseconds.
 const SECOND: u64 = 1_000_000_000;
@@ -44,7 +44,7 @@ pub(super) struct Reader<'a> {
     stats_every: u64,
     next_stats: u64,
     told: Instant,
-    loading: Option<Receiver<Result<(Engine, Duration), String>>>,
+    reloader: Reloader<'a>,
     /// Since when no frame came.
     quiet: Option<Instant>,
     /// Whose checksums are verified.
@@ -111,6 +111,7 @@ impl<'a> Reader<'a> {
             decoder: Decoder::new(setup.config.decoder()),
             ..Judge::default()
         };
+        let reloader = Reloader::new(&setup);
         Reader {
             setup,
             source,
@@ -126,7 +127,7 @@ impl<'a> Reader<'a> {
             stats_every: interval.saturating_mul(SECOND),
             next_stats: 0,
             told: Instant::now(),
-            loading: None,
+            reloader,
             quiet: None,
             verified,
             judge,
@@ -381,62 +382,12 @@ impl<'a> Reader<'a> {
 
     /// Begins to load rules if somebody asked for it, and takes them when they are there: from this batch on.
     fn reload(&mut self) {
-        if let Some(loading) = &self.loading {
-            match loading.try_recv() {
-                Ok(Ok((engine, _))) if self.is_worse(&engine) => {
-                    let [refused, _] = engine.missing;
-                    let why = format!(
-                        "{} rules are left of {}, and {refused} are rejected (rule-reload.broken: load takes them all the same)",
-                        engine.rules(),
-                        self.setup.engine.rules()
-                    );
-                    self.keep_rules(why);
-                }
-                Ok(Ok((engine, took))) => {
-                    (self.setup.say)(Say::Reloaded(engine.rules(), took));
-                    let new = Arc::new(engine);
-                    tidy(Some(std::mem::replace(&mut self.setup.engine, new)));
-                    self.loading = None;
-                }
-                Ok(Err(why)) => self.keep_rules(why),
-                Err(mpsc::TryRecvError::Empty) => {}
-                Err(mpsc::TryRecvError::Disconnected) => {
-                    self.keep_rules("loading ended early".to_owned());
-                }
+        match self.reloader.poll(self.controls, &self.setup.engine) {
+            Some(Reloaded::New(engine)) => {
+                tidy(Some(std::mem::replace(&mut self.setup.engine, engine)));
             }
-        } else if self.controls.reload.swap(false, Ordering::Relaxed)
-            && let Some(load) = &self.setup.reload
-        {
-            let (to, from) = mpsc::channel();
-            let (load, before) = (Arc::clone(load), Arc::clone(&self.setup.engine));
-            let started = Instant::now();
-            let spawned = std::thread::Builder::new()
-                .name("sensor-load".to_owned())
-                .spawn(move || {
-                    let loaded = load(&before);
-                    drop(before);
-                    // Nobody waits for it any more if the run is over.
-                    let _ = to.send(loaded.map(|engine| (engine, started.elapsed())));
-                });
-            match spawned {
-                Ok(_) => self.loading = Some(from),
-                Err(e) => (self.setup.say)(Say::NotReloaded(&e.to_string())),
-            }
+            Some(Reloaded::Kept(why)) => self.not_reloaded = Some(why),
+            None => {}
         }
-    }
-
-    /// Whether rules that were loaded anew are rather a file that broke: fewer than before, and more that are refused, or none at all.
-    fn is_worse(&self, engine: &Engine) -> bool {
-        let old = &self.setup.engine;
-        let none = engine.rules() == 0 && old.rules() > 0;
-        let broken = engine.missing[0] > old.missing[0] && engine.rules() < old.rules();
-        !self.setup.config.broken_reloads && (none || broken)
-    }
-
-    /// The old rules go on, and that is said.
-    fn keep_rules(&mut self, why: String) {
-        (self.setup.say)(Say::NotReloaded(&why));
-        self.not_reloaded = Some(why);
-        self.loading = None;
     }
 }

@@ -29,6 +29,7 @@ pub struct Controls {
 pub type Reload = dyn Fn(&Engine) -> Result<Engine, String> + Send + Sync;
 
 /// What to run.
+#[derive(Clone)]
 pub struct Setup<'a> {
     /// What it is told.
     pub config: &'a SensorConfig,
@@ -96,6 +97,8 @@ pub enum RunError {
 pub struct Summary {
     /// What the source saw.
     pub source: SourceCounts,
+    /// Of each worker, if each has a source of its own.
+    pub workers: Vec<SourceCounts>,
     /// Where frames ended.
     pub ledger: Ledger,
     /// All counters, by the dotted names of EVE's stats.

@@ -131,8 +131,8 @@ impl<'a> Writer<'a> {
     ) -> Result<(), RunError> {
         self.filtered = work.batch.filtered;
         self.now = self.now.max(work.now);
-        if self.start.is_none() {
-            self.start = work.batch.frames.first().map(|f| f.time);
+        if let Some(first) = work.batch.frames.first() {
+            self.begin(first.time);
         }
         if controls.reopen.swap(false, Ordering::Relaxed) {
             for sink in self.sinks() {
@@ -253,6 +253,11 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// A frame has this time: none does before the first.
+    pub(super) fn begin(&mut self, time: u64) {
+        self.start.get_or_insert(time);
+    }
+
     /// Writes records of frames before one, of what is tagged.
     fn tagged(
         &mut self,
@@ -356,7 +361,7 @@ impl<'a> Writer<'a> {
 
     /// A record of counters.
     fn record(&mut self, source: &SourceCounts) -> Result<(), SinkError> {
-        self.summary.ledger.read = source.frames;
+        self.summary.ledger.read = source.frames - source.not_handed_over;
         let before = self.sequenced.clone();
         self.keep_counts();
         let sequenced = std::mem::replace(&mut self.sequenced, before);
@@ -371,6 +376,19 @@ impl<'a> Writer<'a> {
         counters.insert("capture.bypassed_late".to_owned(), source.bypass.late);
         counters.insert("capture.bypass_refused".to_owned(), source.bypass.refused);
         counters.insert("capture.kernel_drops".to_owned(), source.kernel_drops);
+        counters.insert(
+            "capture.not_handed_over".to_owned(),
+            source.not_handed_over,
+        );
+        for (number, one) in self.summary.workers.iter().enumerate() {
+            for (name, count) in [
+                ("kernel_packets", one.kernel_packets.unwrap_or(one.frames)),
+                ("kernel_drops", one.kernel_drops),
+                ("read", one.frames),
+            ] {
+                counters.insert(format!("capture.worker.{number}.{name}"), count);
+            }
+        }
         counters.insert("capture.cut_frames".to_owned(), source.cut);
         counters.insert("detect.alert".to_owned(), self.summary.alerts);
         for (name, count) in &sequenced {

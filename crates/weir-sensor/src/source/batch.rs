@@ -90,6 +90,16 @@ impl Batch {
         true
     }
 
+    /// Appends a copy of a frame of another batch.
+    pub(crate) fn adopt(&mut self, of: &Batch, frame: &Frame) {
+        let bytes = of.bytes(frame);
+        if self.push(frame.time, &[bytes], frame.wire, frame.link)
+            && let Some(last) = self.frames.last_mut()
+        {
+            (last.sums, last.interface) = (frame.sums, frame.interface);
+        }
+    }
+
     /// Whether a source should stop filling it.
     pub fn is_full(&self) -> bool {
         self.used >= CHUNK

@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use weir_xsk::{BypassFlow, Checksum, PacketConfig, PacketPort, Port, XskError, monotonic_ns};
 
 use super::batch::Batch;
+use super::rings::RingGroup;
 use super::{
     Bypass, BypassCounts, Filled, Gap, KeptAway, Notice, Source, SourceCounts, SourceError,
 };
@@ -86,6 +87,8 @@ pub struct Interfaces {
     /// Since when nothing more is received.
     closed: Option<Instant>,
     bypass: Option<Arc<KernelBypass>>,
+    /// The ring of one of several workers, with its number.
+    ring: Option<(Arc<RingGroup>, usize)>,
 }
 
 /// The kernel's part of flows that are let go.
@@ -122,6 +125,29 @@ impl Interfaces {
     /// # Errors
     /// No permission, no such interface, no memory for the ring.
     pub fn open(names: &[String], options: LiveOptions) -> Result<Interfaces, SourceError> {
+        Interfaces::begin(names, options, None, None)
+    }
+
+    /// The rings of one worker of several. `first`: those of the first one, if it is another.
+    ///
+    /// # Errors
+    /// As [`Interfaces::open`].
+    pub(super) fn open_ring(
+        names: &[String],
+        options: LiveOptions,
+        (group, number): (&Arc<RingGroup>, usize),
+        first: Option<&Interfaces>,
+    ) -> Result<Interfaces, SourceError> {
+        let ring = Some((Arc::clone(group), number));
+        Interfaces::begin(names, options, ring, first)
+    }
+
+    fn begin(
+        names: &[String],
+        options: LiveOptions,
+        ring: Option<(Arc<RingGroup>, usize)>,
+        first: Option<&Interfaces>,
+    ) -> Result<Interfaces, SourceError> {
         if names.len() > MOST_INTERFACES {
             return Err(SourceError::Interface {
                 interface: names.join(", "),
@@ -129,7 +155,7 @@ impl Interfaces {
             });
         }
         let open = |name: &String| {
-            let port = listen(name, options).map_err(|e| SourceError::Interface {
+            let port = listen(name, options, ring.as_ref()).map_err(|e| SourceError::Interface {
                 interface: name.clone(),
                 message: e.to_string(),
             })?;
@@ -151,7 +177,15 @@ impl Interfaces {
             notices: Vec::new(),
             closed: None,
             bypass: None,
+            ring: ring.clone(),
         };
+        if let Some(first) = first {
+            all.bypass.clone_from(&first.bypass);
+            for at in 0..all.ports.len() {
+                all.look(at);
+            }
+            return Ok(all);
+        }
         match all.load_bypass(names) {
             Ok(bypass) => all.bypass = bypass.map(Arc::new),
             Err(e) if options.bypass == BypassMode::Auto => {
@@ -295,6 +329,11 @@ impl Interfaces {
         Ok(())
     }
 
+    /// It is not one of several workers' rings, or it is the first: it speaks, and counts, for what they share.
+    fn is_first(&self) -> bool {
+        self.ring.as_ref().is_none_or(|(_, number)| *number == 0)
+    }
+
     fn names(&self) -> String {
         let names: Vec<&str> = self.ports.iter().map(|l| l.name.as_str()).collect();
         names.join(", ")
@@ -310,7 +349,7 @@ impl Interfaces {
         let found = match &listener.port {
             Some(port) => port.forget_error().and_then(|()| port.check_link()),
             None if !options.reopens => return,
-            None => listen(&listener.name, options).and_then(|port| {
+            None => listen(&listener.name, options, self.ring.as_ref()).and_then(|port| {
                 let state = port.check_link();
                 listener.port = Some(port);
                 listener.filtered = false;
@@ -348,7 +387,8 @@ impl Interfaces {
         if let Some(listener) = self.ports.get_mut(at)
             && let Some((from, why)) = listener.away.take()
         {
-            self.counts.gaps += 1;
+            let first = self.ring.as_ref().is_none_or(|(_, number)| *number == 0);
+            self.counts.gaps += u64::from(first);
             self.notices.push(Notice::Gap(Gap {
                 interface: listener.name.clone(),
                 why,
@@ -360,7 +400,11 @@ impl Interfaces {
     }
 }
 
-fn listen(name: &str, options: LiveOptions) -> Result<PacketPort, XskError> {
+fn listen(
+    name: &str,
+    options: LiveOptions,
+    ring: Option<&(Arc<RingGroup>, usize)>,
+) -> Result<PacketPort, XskError> {
     let config = PacketConfig {
         block_size: BLOCK,
         blocks: u32::try_from(options.ring / BLOCK as usize)
@@ -373,7 +417,10 @@ fn listen(name: &str, options: LiveOptions) -> Result<PacketPort, XskError> {
         cluster: options.cluster,
         ..PacketConfig::default()
     };
-    PacketPort::open(name, &config)
+    match ring {
+        Some((group, number)) => group.listen(name, *number, &config),
+        None => PacketPort::open(name, &config),
+    }
 }
 
 /// The system's clock, which frames have their times from.
@@ -411,7 +458,10 @@ impl Source for Interfaces {
     }
 
     fn counts(&mut self) -> SourceCounts {
-        let mut all = [0; 3];
+        let mut all = match &self.ring {
+            Some((group, 0)) => group.lost(),
+            _ => [0; 3],
+        };
         for listener in &mut self.ports {
             let now = listener.port.as_mut().and_then(|port| {
                 let (received, losses) = (port.received().ok()?, port.losses().ok()?);
@@ -423,8 +473,8 @@ impl Source for Interfaces {
             }
         }
         // The kernel counts for a socket what its filter takes.
-        let kept_away =
-            (self.bypass.as_deref()).map_or(BypassCounts::default(), KernelBypass::counts);
+        let bypass = self.bypass.as_deref().filter(|_| self.is_first());
+        let kept_away = bypass.map_or(BypassCounts::default(), KernelBypass::counts);
         let counts = &mut self.counts;
         counts.bypass = kept_away;
         let [received, dropped, removed] = all;
@@ -443,7 +493,9 @@ impl Source for Interfaces {
                 self.back(at, false);
             }
         }
-        std::mem::take(&mut self.notices)
+        let all = std::mem::take(&mut self.notices);
+        // Each of them sees the same links.
+        if self.is_first() { all } else { Vec::new() }
     }
 
     fn close(&mut self) -> Result<bool, SourceError> {

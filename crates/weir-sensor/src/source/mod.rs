@@ -12,6 +12,8 @@ mod libpcap;
 mod link;
 #[cfg(feature = "live")]
 mod live;
+#[cfg(feature = "live")]
+mod rings;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +28,8 @@ pub use inline::{Inline, InlineOptions, detach};
 pub use libpcap::Libpcap;
 #[cfg(feature = "live")]
 pub use live::{BypassMode, Interfaces, LiveOptions};
+#[cfg(feature = "live")]
+pub use rings::{RingGroup, Rings};
 use weir_packet::pcap::CaptureError;
 
 /// What a call to [`Source::fill`] found.
@@ -64,6 +68,8 @@ pub struct SourceCounts {
     pub removed: u64,
     /// Live: what was kept away of flows that are let go.
     pub bypass: BypassCounts,
+    /// Live, with a ring for each worker: frames that another worker was to get, and that its queue had no room for.
+    pub not_handed_over: u64,
     /// Live: times that a link was away.
     pub gaps: u64,
     /// Inline: what became of the frames.
@@ -71,6 +77,35 @@ pub struct SourceCounts {
 }
 
 impl SourceCounts {
+    /// Those of two sources together, of which at most one is inline.
+    pub fn plus(self, other: &SourceCounts) -> SourceCounts {
+        let both = |a: Option<u64>, b: Option<u64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a + b),
+            _ => a.or(b),
+        };
+        SourceCounts {
+            frames: self.frames + other.frames,
+            wire_bytes: self.wire_bytes + other.wire_bytes,
+            bytes_read: self.bytes_read + other.bytes_read,
+            cut: self.cut + other.cut,
+            files: self.files + other.files,
+            broken_files: self.broken_files + other.broken_files,
+            skipped_files: self.skipped_files + other.skipped_files,
+            kernel_packets: both(self.kernel_packets, other.kernel_packets),
+            kernel_drops: self.kernel_drops + other.kernel_drops,
+            removed: self.removed + other.removed,
+            bypass: BypassCounts {
+                packets: self.bypass.packets + other.bypass.packets,
+                bytes: self.bypass.bytes + other.bypass.bytes,
+                late: self.bypass.late + other.bypass.late,
+                refused: self.bypass.refused + other.bypass.refused,
+            },
+            not_handed_over: self.not_handed_over + other.not_handed_over,
+            gaps: self.gaps + other.gaps,
+            inline: self.inline.or(other.inline),
+        }
+    }
+
     /// Frames that the kernel had for the sensor and that are neither read nor named as lost: those that wait; 0 of a run that is over.
     pub fn unaccounted(&self) -> i128 {
         let kept_away = self.bypass.packets;
@@ -297,6 +332,11 @@ pub trait Source: Send {
         _answers: &[Answer],
     ) -> Result<(), SourceError> {
         Ok(())
+    }
+
+    /// The sources of its workers, if it has one for each: what a frame is about decides which of them it comes to, as a rule by the remainder of its slice's number.
+    fn rings(&mut self) -> Vec<&mut dyn Source> {
+        Vec::new()
     }
 
     /// What keeps packets of flows away that are let go, if there is something.

@@ -44,6 +44,7 @@ use crate::packet::{Direction, Packet};
 use crate::rules::Expressions;
 use crate::run::{Amounts, Ledger, Tick, Work};
 use crate::source::{Answer, Bypass, Frame};
+pub(crate) use counters::Totals;
 pub use engine::{Engine, Uncompiled};
 pub(crate) use log::{packet_head, packet_link};
 use prevention::{Asked, LetGo, Prevention, Standing};

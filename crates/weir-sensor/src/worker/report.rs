@@ -34,6 +34,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// From here on it stands at this place.
+    pub(crate) fn stand_at(&mut self, place: u64) {
+        (self.number, self.phase, self.flow) = (place, 1, 0);
+    }
+
     pub(crate) fn key(&self) -> (u64, u8, u64) {
         (self.number, self.phase, self.flow)
     }
@@ -73,7 +78,7 @@ impl Report {
         self.totals = None;
     }
 
-    pub(super) fn add_totals(&mut self, totals: Totals) {
+    pub(crate) fn add_totals(&mut self, totals: Totals) {
         match &mut self.totals {
             Some(all) => all.add(&totals),
             None => self.totals = Some(Box::new(totals)),
