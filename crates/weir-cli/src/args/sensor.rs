@@ -158,9 +158,9 @@ pub(crate) struct SensorRunArgs {
     /// Share the interfaces with the other sensors that say the same number: each pair of addresses is read by one of them
     #[arg(long, value_name = "NUMBER", conflicts_with = "read")]
     pub(crate) cluster: Option<u16>,
-    /// Where the kernel keeps packets of bypassed flows away from the sensor (xdp: drops them, for interfaces that carry a copy of traffic)
-    #[arg(long, value_enum, value_name = "WHERE", default_value = "auto", conflicts_with_all = ["read", "inline"])]
-    pub(crate) bypass: BypassName,
+    /// Where the kernel keeps packets of bypassed flows away from the sensor (xdp: drops them, for interfaces that carry a copy of traffic); default: from the configuration, else auto
+    #[arg(long, value_enum, value_name = "WHERE", conflicts_with_all = ["read", "inline"])]
+    pub(crate) bypass: Option<BypassName>,
     /// Stand between two interfaces (IF1:IF2): frames pass from one to the other unless a rule drops or rejects them. Also: af-packet in the configuration, with copy-mode: ips and copy-iface
     #[arg(
         long,
@@ -218,9 +218,9 @@ pub(crate) struct SensorRunArgs {
     /// Limit memory to so many MiB; a sensor that needs more ends
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=1 << 24))]
     pub(crate) memory_limit: Option<u32>,
-    /// Number of worker threads; results do not depend on it. With --inline and --simulate-ips there is one
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(crate) workers: u16,
+    /// Number of worker threads, on interfaces each with its own ring; results do not depend on it. Default: af-packet.N.threads, else 1. With --inline and --simulate-ips there is one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) workers: Option<u16>,
     /// Pattern matching engine; results do not depend on it
     #[arg(long, value_enum, default_value = "prefilter")]
     pub(crate) engine: MatcherName,

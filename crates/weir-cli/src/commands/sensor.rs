@@ -26,8 +26,8 @@ use weir_sensor::settings::Settings;
 use weir_sensor::source::Libpcap;
 use weir_sensor::source::filter::Filter;
 use weir_sensor::source::{
-    BypassMode, FileOptions, Files, Inline, InlineOptions, Interfaces, LiveOptions, Notice, Source,
-    SourceError, detach,
+    BypassMode, FileOptions, Files, Inline, InlineOptions, Interfaces, LiveOptions, Notice, RingGroup, Rings,
+    Source, SourceError, detach,
 };
 use weir_sensor::worker::Engine;
 
@@ -327,11 +327,7 @@ fn sense_with(
     let setup = Setup {
         config: &config,
         engine: Arc::new(engine),
-        // Each decision may depend on all before it.
-        workers: match config.ips {
-            true => 1,
-            false => usize::from(args.workers),
-        },
+        workers: usize::from(workers(args, &config)),
         filter,
         logs: args.log.clone(),
         idle,
@@ -581,6 +577,18 @@ fn source(args: &SensorRunArgs, config: &SensorConfig) -> Result<Box<dyn Source>
     ))
 }
 
+/// Threads that inspect: where packets are dropped one, as each decision may depend on all before it.
+fn workers(args: &SensorRunArgs, config: &SensorConfig) -> u16 {
+    if config.ips {
+        return 1;
+    }
+    let said = || match args.capture {
+        CaptureName::AfPacket => config.threads(&config.logs.options.interfaces),
+        CaptureName::Libpcap => None,
+    };
+    args.workers.or_else(said).unwrap_or(1)
+}
+
 fn listen(
     interfaces: &[String],
     args: &SensorRunArgs,
@@ -590,10 +598,14 @@ fn listen(
         cluster: args.cluster,
         reopens: !args.confine,
         bypass: match args.bypass {
-            BypassName::Auto => BypassMode::Auto,
-            BypassName::Socket => BypassMode::Socket,
-            BypassName::Xdp => BypassMode::Xdp,
-            BypassName::None => BypassMode::None,
+            Some(BypassName::Auto) => BypassMode::Auto,
+            Some(BypassName::Socket) => BypassMode::Socket,
+            Some(BypassName::Xdp) => BypassMode::Xdp,
+            Some(BypassName::None) => BypassMode::None,
+            None => match config.keeps_away(interfaces) {
+                Some(false) => BypassMode::None,
+                Some(true) | None => BypassMode::Auto,
+            },
         },
         vlans: config.flow.vlans,
         ..LiveOptions::default()
@@ -604,7 +616,7 @@ fn listen(
             message: "--cluster needs --capture af-packet".to_owned(),
         });
     }
-    if matches!(args.bypass, BypassName::Socket | BypassName::Xdp)
+    if matches!(args.bypass, Some(BypassName::Socket | BypassName::Xdp))
         && args.capture != CaptureName::AfPacket
     {
         return Err(SourceError::Interface {
@@ -613,7 +625,18 @@ fn listen(
         });
     }
     match args.capture {
-        CaptureName::AfPacket => Ok(Box::new(Interfaces::open(interfaces, options)?)),
+        CaptureName::AfPacket => {
+            let workers = workers(args, config);
+            if workers > 1 && workers <= config.slices && args.cluster.is_none() {
+                match RingGroup::load(workers, config.slices) {
+                    Ok(group) => return Ok(Box::new(Rings::open(interfaces, options, group)?)),
+                    Err(e) => output::complain(&format!(
+                        "one thread reads for all workers, as the kernel cannot give each a ring: {e}"
+                    )),
+                }
+            }
+            Ok(Box::new(Interfaces::open(interfaces, options)?))
+        }
         #[cfg(feature = "libpcap")]
         CaptureName::Libpcap => match interfaces {
             [one] => Ok(Box::new(Libpcap::open(one, options)?)),

@@ -3,6 +3,7 @@
 //! A key that nothing here asks for changes nothing; how many there are is told, so that nobody believes in one.
 
 mod analysis;
+mod capture;
 mod inline;
 mod logs;
 mod prevention;
@@ -12,6 +13,7 @@ mod stages;
 mod vital;
 
 pub use analysis::{Analysis, Grouping};
+pub use capture::{Capture, Threads};
 pub use inline::{FAIL_OPEN, JOINED, Joined, joined};
 pub use logs::{DNS_VERSION, DnsKinds, Drops, Eve, Kinds, Log, Logs, Record};
 pub use prevention::{FIREWALL, Policy, SIMULATE};
@@ -59,6 +61,8 @@ pub struct SensorConfig {
     pub checksums: Checksums,
     /// Interfaces to listen to where the command line names none: `af-packet`, and `pcap` for libpcap.
     pub interfaces: [Vec<String>; 2],
+    /// How they are read, as entries of `af-packet` say it.
+    pub captures: Vec<Capture>,
     /// Tunnels on UDP.
     pub tunnels: Tunnels,
     /// Parts that state is divided into, each with its share of every cap. Results depend on it, and not on the number of workers, of which there are at most so many.
@@ -194,6 +198,7 @@ impl SensorConfig {
             reputation_categories: file("reputation-categories-file"),
             checksums: checksums(s)?,
             interfaces: interfaces(s),
+            captures: capture::captures(s)?,
             tunnels: tunnels(s)?,
             slices: slices(s)?,
             defragment: defragment(s)?,

@@ -193,6 +193,9 @@ pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
         ledger.invalid,
         ledger.filtered
     );
+    if let Some(received) = source.kernel_packets {
+        text += &capture(received, summary);
+    }
     if let Some(inline) = &source.inline {
         let named: Vec<String> = (inline.named().into_iter())
             .filter(|(name, n)| *n > 0 && *name != "received")
@@ -272,6 +275,36 @@ pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
     text
 }
 
+/// Where packets of interfaces ended before a stage of the sensor had them; by workers, if each has a ring.
+fn capture(received: u64, summary: &Summary) -> String {
+    let source = &summary.source;
+    let mut text = format!("capture   {received} received: {} read", source.frames);
+    for (count, what) in [
+        (source.kernel_drops, "lost for a full ring"),
+        (source.bypass.packets, "bypassed in the kernel"),
+        (source.removed, "in rings of removed interfaces"),
+    ] {
+        if count > 0 {
+            let _ = write!(text, ", {count} {what}");
+        }
+    }
+    if source.not_handed_over > 0 {
+        let count = source.not_handed_over;
+        let _ = write!(text, "; of those read, {count} not handed over to their worker");
+    }
+    text.push('\n');
+    for (number, one) in summary.workers.iter().enumerate() {
+        let _ = writeln!(
+            text,
+            "  worker {number}: {} received: {} read, {} lost for a full ring",
+            one.kernel_packets.unwrap_or(one.frames) - one.bypass.packets,
+            one.frames,
+            one.kernel_drops
+        );
+    }
+    text
+}
+
 /// Rules that cost most, as a table.
 pub(super) fn profile(summary: &Summary, verbose: u8) -> String {
     let mut text = String::new();
@@ -325,6 +358,10 @@ fn losses(summary: &Summary) -> Vec<(&'static str, u64)> {
     let count = |name: &str| summary.counters.get(name).copied().unwrap_or(0);
     [
         ("frames by the kernel", summary.source.kernel_drops),
+        (
+            "frames not handed over to their worker",
+            summary.source.not_handed_over,
+        ),
         (
             "frames in rings of interfaces that were removed",
             summary.source.removed,
@@ -396,6 +433,12 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
         all.insert("unaccounted".to_owned(), json!(inline.unaccounted() as i64));
         all
     });
+    let workers: Vec<Value> = (summary.workers.iter())
+        .map(|one| {
+            let received = one.kernel_packets.unwrap_or(one.frames) - one.bypass.packets;
+            json!({"received": received, "read": one.frames, "ring_full": one.kernel_drops, "removed": one.removed})
+        })
+        .collect();
     let capture = source.kernel_packets.map(|received| {
         json!({
             "received": received,
@@ -406,6 +449,8 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
             "bypassed_bytes": source.bypass.bytes,
             "bypassed_late": source.bypass.late,
             "bypass_refused": source.bypass.refused,
+            "not_handed_over": source.not_handed_over,
+            "workers": workers,
             "unaccounted": source.unaccounted() as i64,
         })
     });
