@@ -10,6 +10,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "bypass.h"
+#include "shed.h"
 
 #define ETH_HLEN	14
 #define ETH_P_IP	0x0800
@@ -20,7 +21,12 @@
 #define ETH_P_IPV6	0x86dd
 #define TCP_CONTROL	0x07	/* FIN, SYN, RST */
 
+#define TCP_SYN		0x02
+#define TCP_ACK		0x10
+
 const volatile __u32 bypass_vlans = 1;	/* tags tell flows apart */
+const volatile __u32 shed_mask;		/* slots less one; 0: no flow is left out */
+const volatile __u32 shed_ring;		/* whose socket this filter is of */
 
 /* By key: twice the flow's slot, and 1 for the way of its server. */
 struct {
@@ -47,6 +53,30 @@ struct {
 	__type(key, __u32);
 	__type(value, struct bypass_count);
 } bypass_total SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct shed_slot);
+} shed_slots SEC(".maps");
+
+/* By ring: flows that began at this tick or later are left out; 0: none is. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} shed_since SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct shed_count);
+} shed_total SEC(".maps");
 
 /* A packet at one of the two places. */
 struct bypass_packet {
@@ -189,6 +219,112 @@ static __always_inline int is_bypassed(const struct bypass_packet *p, struct byp
 	return 1;
 }
 
+static __always_inline __u64 stir(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ hash >> 29;
+}
+
+/* A hash of the flow of a packet, the same for both directions; 0 if it has none that could be left out. Whether it begins a session. */
+static __always_inline __u64 shed_hash(const struct bypass_packet *p, int type, __u32 at, int *begins)
+{
+	__u64 from = 0, to = 0, word[4];
+	__u8 protocol, l4[14], ip[40];
+
+	if (type == ETH_P_IP) {
+		if (load(p, at, ip, 20) || (ip[0] & 15) < 5)
+			return 0;
+		/* Fragments are few, and the first of a datagram alone has its ports. */
+		if ((ip[6] << 8 | ip[7]) & 0x3fff)
+			return 0;
+		protocol = ip[9];
+		__builtin_memset(word, 0, sizeof(word));
+		__builtin_memcpy(&word[0], ip + 12, 4);
+		__builtin_memcpy(&word[2], ip + 16, 4);
+		at += (ip[0] & 15) * 4;
+	} else if (type == ETH_P_IPV6) {
+		if (load(p, at, ip, 40))
+			return 0;
+		protocol = ip[6];
+		__builtin_memcpy(word, ip + 8, 32);
+		at += 40;
+	} else {
+		return 0;
+	}
+	if (protocol == 6) {
+		if (load(p, at, l4, 14))
+			return 0;
+		*begins = (l4[13] & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+	} else if (protocol != 17 || load(p, at, l4, 4)) {
+		return 0;
+	}
+	from = stir(stir(stir(0, word[0]), word[1]), l4[0] << 8 | l4[1]);
+	to = stir(stir(stir(0, word[2]), word[3]), l4[2] << 8 | l4[3]);
+	return stir(stir(from + to, from ^ to), protocol) | 1;
+}
+
+static __always_inline int leave_out(__u32 bytes, __u32 is_new)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct shed_count *total = bpf_map_lookup_elem(&shed_total, &cpu);
+
+	if (!total)
+		return 0;
+	__sync_fetch_and_add(&total->packets, 1);
+	__sync_fetch_and_add(&total->bytes, bytes);
+	__sync_fetch_and_add(&total->flows, is_new);
+	return 1;
+}
+
+/* Whether the flow of the packet is left out; then it is counted. */
+static __always_inline int is_shed(const struct bypass_packet *p, __u32 bytes)
+{
+	__u32 ring = shed_ring, now, place, tag, quiet, at = 0;
+	struct bypass_key key = {};
+	struct shed_slot *slot;
+	int type, begins = 0;
+	__u64 *since, hash;
+
+	if (!shed_mask)
+		return 0;
+	type = tags(p, &key, &at);
+	if (type < 0)
+		return 0;
+	hash = shed_hash(p, type, at, &begins);
+	since = bpf_map_lookup_elem(&shed_since, &ring);
+	place = hash & shed_mask;
+	slot = bpf_map_lookup_elem(&shed_slots, &place);
+	if (!hash || !since || !slot)
+		return 0;
+	now = bpf_ktime_get_ns() >> SHED_TICK;
+	tag = hash >> 32;
+	quiet = now - slot->last;
+	if (slot->last && quiet < (slot->out ? SHED_OUT : SHED_KEPT)) {
+		if (slot->tag != tag)
+			return *since && begins ? leave_out(bytes, 1) : 0;
+		if (slot->out && !(begins && !*since)) {
+			slot->last = now;
+			return leave_out(bytes, 0);
+		}
+		if (!slot->out && !(*since && (__s32)(slot->first - (__u32)*since) >= 0)) {
+			if (slot->last != now)
+				slot->last = now;
+			return 0;
+		}
+		if (!slot->out) {
+			slot->last = now;
+			slot->out = 1;
+			return leave_out(bytes, 1);
+		}
+	}
+	/* It begins, for all that is known. */
+	slot->tag = tag;
+	slot->first = now;
+	slot->last = now;
+	slot->out = *since != 0;
+	return slot->out ? leave_out(bytes, 1) : 0;
+}
+
 SEC("socket")
 int bypass_socket(struct __sk_buff *skb)
 {
@@ -203,7 +339,7 @@ int bypass_socket(struct __sk_buff *skb)
 		bytes += 4;
 	}
 	/* All of the packet, or nothing. */
-	return is_bypassed(&p, &key, bytes) ? 0 : 0x7fffffff;
+	return is_bypassed(&p, &key, bytes) || is_shed(&p, bytes) ? 0 : 0x7fffffff;
 }
 
 SEC("xdp.frags")

@@ -31,10 +31,21 @@ fn keys_and_counts_have_the_same_layout_in_c_and_rust() {
         pad
     );
     same_layout!(btf, "bypass_slot", abi::BypassSlot, way);
+    same_layout!(
+        btf,
+        "shed_count",
+        abi::ShedCount,
+        packets,
+        bytes,
+        flows,
+        pad
+    );
 }
 
 #[test]
 fn tags_of_a_key_are_as_many_as_the_header_says() {
     let header = include_str!("../../../bpf/include/bypass.h");
     contract::same_numbers(header, &[("BYPASS_VLANS", abi::BYPASS_VLANS as u64)]);
+    let header = include_str!("../../../bpf/include/shed.h");
+    contract::same_numbers(header, &[("SHED_TICK", u64::from(abi::SHED_TICK))]);
 }

@@ -75,6 +75,7 @@ mod live_run;
 mod live_sensor;
 mod live_sensor_bypass;
 mod live_sensor_confined;
+mod live_sensor_shed;
 mod live_sensor_workers;
 mod live_service_check;
 mod live_sets;

@@ -24,13 +24,13 @@ alert tcp any any -> any 80 (msg:\"some of a client\"; flow:established,to_serve
 alert tcp any any -> any 80 (msg:\"first\"; flow:established,to_server; content:\"NEEDLE\"; xbits:set,seen,track ip_src; sid:5;)\n";
 
 /// A port that gets a copy of traffic, which `tap` sends.
-struct Bed {
-    tap: NetNs,
-    host: NetNs,
+pub(crate) struct Bed {
+    pub(crate) tap: NetNs,
+    pub(crate) host: NetNs,
 }
 
 impl Bed {
-    fn new() -> Bed {
+    pub(crate) fn new() -> Bed {
         let bed = Bed {
             tap: NetNs::create("wwrk-t").expect("namespace"),
             host: NetNs::create("wwrk-h").expect("namespace"),
@@ -81,12 +81,14 @@ impl Bed {
     }
 
     /// Frames that the tap sent, by its own count.
-    fn sent(&self) -> u64 {
+    pub(crate) fn sent(&self) -> u64 {
         let text = (self.tap)
             .ip(&["-j", "-s", "link", "show", "dev", "copy0"])
             .expect("an interface");
         let all: Value = serde_json::from_str(&text).expect("JSON");
-        all[0]["stats64"]["tx"]["packets"].as_u64().expect("a number")
+        all[0]["stats64"]["tx"]["packets"]
+            .as_u64()
+            .expect("a number")
     }
 }
 
@@ -115,6 +117,7 @@ fn mix(pairs: u8) -> Vec<Vec<u8>> {
         };
         let end = 101 + payload.len() as u32;
         let request = to(ACK, [101, 501], payload);
+        // Offsets are in units of 8 bytes.
         let part = |offset: u16, more, bytes: &[u8]| {
             let frame = there().id(u16::from(pair)).protocol(17);
             frame.fragment(offset, more).payload(bytes).build()
@@ -137,8 +140,11 @@ fn mix(pairs: u8) -> Vec<Vec<u8>> {
             request,
             from(ACK, [501, end]),
             part(0, true, &first),
-            part(24, false, b"............LAST"),
-            error.icmp(3, 1).payload(&[&[0; 4], &quoted[14..]].concat()).build(),
+            part(3, false, b"............LAST"),
+            error
+                .icmp(3, 1)
+                .payload(&[&[0; 4], &quoted[14..]].concat())
+                .build(),
             to(Frame::FIN | ACK, [end, 501], &[]),
             from(Frame::FIN | ACK, [501, end + 1]),
             to(ACK, [end + 1, 502], &[]),
@@ -183,7 +189,9 @@ fn of_file(capture: &Path) -> Vec<String> {
 }
 
 fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
 }
 
 #[test]
@@ -198,7 +206,17 @@ fn alerts_are_those_of_the_file() {
         let capture = folder.0.join("same.pcap");
         let mut dump = bed.host.command("tcpdump").expect("namespace");
         let mut dump = dump
-            .args(["-i", "mirror0", "-s", "0", "-B", "65536", "--immediate-mode", "-U", "-w"])
+            .args([
+                "-i",
+                "mirror0",
+                "-s",
+                "0",
+                "-B",
+                "65536",
+                "--immediate-mode",
+                "-U",
+                "-w",
+            ])
             .arg(&capture)
             .stderr(Stdio::null())
             .spawn()
@@ -215,7 +233,7 @@ fn alerts_are_those_of_the_file() {
         dump.wait().expect("it ends");
         let (live, expected) = (alerts(&folder), of_file(&capture));
         // 64 of each of four rules, and of eight clients one for its threshold.
-        assert_eq!(expected.len(), 4 * 64 + 8, "{expected:?}");
+        assert_eq!(expected.len(), 4 * 64 + 8);
         assert_eq!(live, expected, "{workers} workers");
         let capture = &summary["capture"];
         let what = format!("{workers}: {summary} {said}");
@@ -241,7 +259,9 @@ fn alerts_are_those_of_the_file() {
 fn cpu(process: u32) -> [f64; 2] {
     let ticks = |text: &str, places: &[usize]| {
         let fields: Vec<&str> = text.split_whitespace().collect();
-        let all = places.iter().map(|p| fields[*p].parse::<f64>().expect("a number"));
+        let all = places
+            .iter()
+            .map(|p| fields[*p].parse::<f64>().expect("a number"));
         all.sum::<f64>() / 100.0
     };
     let of = fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
@@ -332,8 +352,16 @@ fn threads_and_bypass_of_the_configuration() {
     let file = config.to_str().expect("UTF-8").to_owned();
     for (text, more, workers) in [
         ("interface: mirror0\n    threads: 2\n", &[][..], 2),
-        ("interface: default\n    threads: 2\n", &["-i", "mirror0"], 2),
-        ("interface: mirror0\n    threads: 2\n", &["--workers", "1"], 0),
+        (
+            "interface: default\n    threads: 2\n",
+            &["-i", "mirror0"],
+            2,
+        ),
+        (
+            "interface: mirror0\n    threads: 2\n",
+            &["--workers", "1"],
+            0,
+        ),
         ("interface: mirror0\n    cluster-id: 99\n", &[], 0),
     ] {
         fs::write(&config, format!("af-packet:\n  - {text}")).expect("written");

@@ -1,7 +1,9 @@
-//! Flows whose packets the kernel keeps away from a packet socket, and counts: `bpf/tools/bypass.c` as a filter of the socket, and as XDP on ports that carry a copy of traffic.
+//! Flows whose packets the kernel keeps away from packet sockets, and counts: `bpf/tools/bypass.c` as a filter of the socket, and as XDP on ports that carry a copy of traffic.
 //!
 //! A flow has a slot of counters in memory that is mapped here, so that to read them takes no system call, and two keys that lead to it, one for each direction. When it ends the keys
 //! go first. A packet that was looked up just before may still be counted then: a slot rests before it is used again, and what came late is added to [`BypassTotal::late`].
+//!
+//! While the sensor cannot keep up, the same filter leaves flows out that began after a time that is set for a ring ([`Bypass::leave_out_since`]).
 //!
 //! Invariant: the packets of [`BypassTotal`] are those of all flows, ended or not, and the late ones. Nothing stays when the process ends, whatever ended it: no pins, and links that go with it.
 
@@ -11,7 +13,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use weir_bpf::abi::{BYPASS_VLANS, BypassCount, BypassKey, BypassSlot};
+use weir_bpf::abi::{BYPASS_VLANS, BypassCount, BypassKey, BypassSlot, SHED_TICK, ShedCount};
 use weir_kernel::{
     KernelError, KernelObject, Link, LoadedProgram, MmapArray, XdpMode, addresses, iface, links,
     monotonic_ns, possible_cpus,
@@ -26,6 +28,11 @@ const XDP: &str = "bypass_xdp";
 const FLOWS: &str = "bypass_flows";
 const SLOTS: &str = "bypass_slots";
 const TOTAL: &str = "bypass_total";
+const SHED_SLOTS: &str = "shed_slots";
+const SHED_SINCE: &str = "shed_since";
+const SHED_TOTAL: &str = "shed_total";
+/// Flows that are remembered while some may be left out: a power of two.
+const REMEMBERED: u32 = 1 << 18;
 /// How long a slot rests: longer than any run of a program.
 const REST_NS: u64 = 1_000_000_000;
 
@@ -94,10 +101,38 @@ pub struct BypassTotal {
     pub full: u64,
 }
 
+/// What was left out for load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shed {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Flows, each as often as it was left out.
+    pub flows: u64,
+}
+
+/// What filters do.
+#[derive(Clone, Copy, Debug)]
+pub struct BypassConfig {
+    /// Flows whose packets may be kept away at the same time.
+    pub flows: u32,
+    /// Tags tell flows apart.
+    pub vlans: bool,
+    /// Rings, each with a filter.
+    pub rings: u32,
+    /// Flows may be left out for load.
+    pub sheds: bool,
+}
+
 /// The programs, and the flows they know.
 #[derive(Debug)]
 pub struct Bypass {
     filter: LoadedProgram,
+    /// Filters of the other rings, if they are others.
+    more: Vec<LoadedProgram>,
+    /// Times from which on flows are left out, by ring, and what was; none: none is.
+    shed: Option<(MmapArray, MmapArray)>,
     slots: MmapArray,
     total: MmapArray,
     cpus: u32,
@@ -120,25 +155,57 @@ struct State {
 }
 
 impl Bypass {
-    /// Loads the filter, with room for so many flows. `vlans`: tags tell flows apart.
+    /// Loads the filters.
     ///
     /// # Errors
     /// The kernel refuses, above all without CAP_BPF.
-    pub fn load(flows: u32, vlans: bool) -> Result<Bypass, XskError> {
-        let open = || KernelObject::open(weir_bpf::tool("bypass").unwrap_or_default());
+    pub fn load(config: BypassConfig) -> Result<Bypass, XskError> {
         let cpus = u32::try_from(possible_cpus()?).unwrap_or(u32::MAX);
-        let mut object = open()?;
-        object.set_rodata("bypass_vlans", &u32::from(vlans).to_ne_bytes())?;
+        let flows = config.flows;
+        let open = |ring: u32| -> Result<KernelObject, KernelError> {
+            let mut object = KernelObject::open(weir_bpf::tool("bypass").unwrap_or_default())?;
+            object.set_rodata("bypass_vlans", &u32::from(config.vlans).to_ne_bytes())?;
+            if config.sheds {
+                object.set_rodata("shed_mask", &(REMEMBERED - 1).to_ne_bytes())?;
+                object.set_rodata("shed_ring", &ring.to_ne_bytes())?;
+            }
+            Ok(object)
+        };
+        let mut object = open(0)?;
         object.set_map_entries(FLOWS, flows.saturating_mul(2))?;
         object.set_map_entries(SLOTS, flows)?;
         object.set_map_entries(TOTAL, cpus)?;
+        if config.sheds {
+            object.set_map_entries(SHED_SLOTS, REMEMBERED)?;
+            object.set_map_entries(SHED_SINCE, config.rings)?;
+            object.set_map_entries(SHED_TOTAL, cpus)?;
+        }
         let filter = object.load(FILTER)?;
+        let mut more = Vec::new();
+        // Without a time of their own one does for all.
+        let rings = if config.sheds { config.rings } else { 1 };
+        for ring in 1..rings {
+            let mut object = open(ring)?;
+            for map in [FLOWS, SLOTS, TOTAL, SHED_SLOTS, SHED_SINCE, SHED_TOTAL] {
+                object.reuse_map(map, &filter)?;
+            }
+            more.push(object.load(FILTER)?);
+        }
+        let shed = match config.sheds {
+            true => Some((
+                filter.mmap_array(SHED_SINCE)?,
+                filter.mmap_array(SHED_TOTAL)?,
+            )),
+            false => None,
+        };
         Ok(Bypass {
             slots: filter.mmap_array(SLOTS)?,
             total: filter.mmap_array(TOTAL)?,
             filter,
+            more,
+            shed,
             cpus,
-            wanted: AtomicBool::new(false),
+            wanted: AtomicBool::new(config.sheds),
             state: Mutex::new(State {
                 free: (0..flows).rev().collect(),
                 flows: vec![None; flows as usize],
@@ -160,7 +227,7 @@ impl Bypass {
         }
         let mut object = KernelObject::open(weir_bpf::tool("bypass").unwrap_or_default())?;
         object.set_rodata("bypass_vlans", &u32::from(vlans).to_ne_bytes())?;
-        for map in [FLOWS, SLOTS, TOTAL] {
+        for map in [FLOWS, SLOTS, TOTAL, SHED_SLOTS, SHED_SINCE, SHED_TOTAL] {
             object.reuse_map(map, &self.filter)?;
         }
         let program = object.load(XDP)?;
@@ -185,17 +252,49 @@ impl Bypass {
         }
     }
 
+    /// Leaves flows of a ring out that began at this time or later, by `CLOCK_MONOTONIC`; none: no more than those that are left out already.
+    ///
+    /// # Errors
+    /// There is no such ring.
+    pub fn leave_out_since(&self, ring: usize, time_ns: Option<u64>) -> Result<(), XskError> {
+        let Some((since, _)) = &self.shed else {
+            return Ok(());
+        };
+        // A tick of 0 is none.
+        let tick = time_ns.map_or(0, |ns| (ns >> SHED_TICK).max(1));
+        Ok(since.write(ring * size_of::<u64>(), &tick.to_ne_bytes())?)
+    }
+
+    /// What was left out.
+    ///
+    /// # Errors
+    /// The kernel's memory cannot be read; it always can.
+    pub fn shed(&self) -> Result<Shed, XskError> {
+        let mut all = Shed::default();
+        let Some((_, total)) = &self.shed else {
+            return Ok(all);
+        };
+        for cpu in 0..self.cpus {
+            let at = cpu as usize * size_of::<ShedCount>();
+            all.packets += self.word(total, at)?;
+            all.bytes += self.word(total, at + 8)?;
+            all.flows += self.word(total, at + 16)?;
+        }
+        Ok(all)
+    }
+
     /// Whether a flow was ever added: before that a filter would only cost time.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Acquire)
     }
 
-    /// Filters what comes to a socket from here on.
+    /// Filters what comes to a socket of a ring from here on.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn attach(&self, port: &PacketPort) -> Result<(), XskError> {
-        port.attach_program(self.filter.as_fd())
+    pub fn attach(&self, port: &PacketPort, ring: usize) -> Result<(), XskError> {
+        let other = ring.checked_sub(1).and_then(|at| self.more.get(at));
+        port.attach_program(other.unwrap_or(&self.filter).as_fd())
     }
 
     /// Keeps the packets of a flow away. The number of its slot; none if there is no room, which is counted.

@@ -21,7 +21,7 @@ pub mod wire;
 
 use weir_kernel::iface::LinkWatch;
 
-pub use bypass::{Bypass, BypassFlow, BypassTotal, Bypassed};
+pub use bypass::{Bypass, BypassConfig, BypassFlow, BypassTotal, Bypassed, Shed};
 pub use error::XskError;
 pub use fanout::Fanout;
 pub use packet::{Checksum, PacketConfig, PacketPort, Seen};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use weir_xsk::{Bypass, BypassFlow};
+use weir_xsk::{Bypass, BypassConfig, BypassFlow};
 
 use crate::sockets::root;
 
@@ -25,7 +25,13 @@ fn a_slot_rests_before_it_is_used_again() {
     if !root() {
         return;
     }
-    let bypass = Bypass::load(2, true).expect("loaded");
+    let bypass = Bypass::load(BypassConfig {
+        flows: 2,
+        vlans: true,
+        rings: 1,
+        sheds: false,
+    })
+    .expect("loaded");
     assert!(!bypass.is_wanted());
     let slots: Vec<_> = (1..=3)
         .map(|n| bypass.begin(flow(n)).expect("asked"))

@@ -1,4 +1,4 @@
-//! Mirror of `bpf/include/bypass.h`: flows whose packets are kept away from a sensor.
+//! Mirror of `bpf/include/bypass.h` and `shed.h`: flows whose packets are kept away from a sensor.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -55,4 +55,23 @@ pub struct BypassCount {
 pub struct BypassSlot {
     /// Of the client, and of the server.
     pub way: [BypassCount; 2],
+}
+
+/// `SHED_TICK`: a tick of times of flows is so many bits of nanoseconds.
+pub const SHED_TICK: u32 = 20;
+
+/// `struct shed_count`: what was left out for load.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct ShedCount {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, link headers and tags included.
+    pub bytes: u64,
+    /// Flows.
+    pub flows: u64,
+    /// 0.
+    pub pad: [u64; 5],
 }

@@ -98,6 +98,16 @@ pub(crate) enum BypassName {
     None,
 }
 
+/// What is left out while packets come faster than they are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShedName {
+    /// Whole flows, the newest first, in the kernel; counted
+    Flows,
+    /// Packets at random, as rings are full
+    #[default]
+    None,
+}
+
 /// Checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChecksumsName {
@@ -161,6 +171,9 @@ pub(crate) struct SensorRunArgs {
     /// Where the kernel keeps packets of bypassed flows away from the sensor (xdp: drops them, for interfaces that carry a copy of traffic); default: from the configuration, else auto
     #[arg(long, value_enum, value_name = "WHERE", conflicts_with_all = ["read", "inline"])]
     pub(crate) bypass: Option<BypassName>,
+    /// What to leave out while packets come faster than they are read
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "none", conflicts_with_all = ["read", "inline"])]
+    pub(crate) shed: ShedName,
     /// Stand between two interfaces (IF1:IF2): frames pass from one to the other unless a rule drops or rejects them. Also: af-packet in the configuration, with copy-mode: ips and copy-iface
     #[arg(
         long,

@@ -26,14 +26,14 @@ use weir_sensor::settings::Settings;
 use weir_sensor::source::Libpcap;
 use weir_sensor::source::filter::Filter;
 use weir_sensor::source::{
-    BypassMode, FileOptions, Files, Inline, InlineOptions, Interfaces, LiveOptions, Notice, RingGroup, Rings,
-    Source, SourceError, detach,
+    BypassMode, FileOptions, Files, Inline, InlineOptions, Interfaces, LiveOptions, Notice,
+    RingGroup, Rings, Source, SourceError, detach,
 };
 use weir_sensor::worker::Engine;
 
 use crate::args::sensor::{
     BypassName, CaptureName, ChecksumsName, DialectName, MatcherName, RulesCommand, SensorArgs,
-    SensorCommand, SensorRunArgs, SettingsArgs,
+    SensorCommand, SensorRunArgs, SettingsArgs, ShedName,
 };
 use crate::failure::Failure;
 use crate::output;
@@ -608,8 +608,15 @@ fn listen(
             },
         },
         vlans: config.flow.vlans,
+        sheds: args.shed == ShedName::Flows,
         ..LiveOptions::default()
     };
+    if args.shed == ShedName::Flows && args.capture != CaptureName::AfPacket {
+        return Err(SourceError::Interface {
+            interface: interfaces.join(", "),
+            message: "--shed flows needs --capture af-packet".to_owned(),
+        });
+    }
     if args.cluster.is_some() && args.capture != CaptureName::AfPacket {
         return Err(SourceError::Interface {
             interface: interfaces.join(", "),

@@ -100,7 +100,9 @@ impl SensorConfig {
         let said = self.said(interfaces, |c| c.bypass);
         match said.contains(&Some(true)) {
             true => Some(true),
-            false => (!said.is_empty() && said.iter().all(|one| *one == Some(false))).then_some(false),
+            false => {
+                (!said.is_empty() && said.iter().all(|one| *one == Some(false))).then_some(false)
+            }
         }
     }
 
@@ -143,7 +145,8 @@ mod tests {
 
     #[test]
     fn one_silent_entry_leaves_the_choice_to_the_kernel() {
-        let text = "af-packet:\n  - interface: a\n    bypass: no\n  - interface: b\n    threads: auto\n";
+        let text =
+            "af-packet:\n  - interface: a\n    bypass: no\n  - interface: b\n    threads: auto\n";
         let config = config(text).expect("right");
         let names = ["a".to_owned(), "b".to_owned()];
         assert_eq!(config.keeps_away(&names), None);
@@ -154,7 +157,12 @@ mod tests {
 
     #[test]
     fn other_values_are_errors() {
-        for wrong in ["threads: 0", "threads: many", "threads: -1", "bypass: sometimes"] {
+        for wrong in [
+            "threads: 0",
+            "threads: many",
+            "threads: -1",
+            "bypass: sometimes",
+        ] {
             let text = format!("af-packet:\n  - interface: a\n    {wrong}\n");
             assert!(config(&text).is_err(), "{wrong}");
         }

@@ -324,14 +324,22 @@ impl<'a> Worker<'a> {
         }
         let shared = self.shared;
         let quiet = shared.elapsed() - shared.heard.load(Ordering::Relaxed).min(shared.elapsed());
-        if self.setup.idle.is_some_and(|most| u128::from(quiet) >= most.as_millis()) {
+        if self
+            .setup
+            .idle
+            .is_some_and(|most| u128::from(quiet) >= most.as_millis())
+        {
             shared.ending.store(true, Ordering::Relaxed);
         }
     }
 
     /// Filters what came, says whose checksums are verified, and hands over what is another's.
     fn take_own(&mut self) {
-        self.told = self.batch.frames.last().map_or(self.told, |f| self.told.max(f.time));
+        self.told = self
+            .batch
+            .frames
+            .last()
+            .map_or(self.told, |f| self.told.max(f.time));
         let mut frames = std::mem::take(&mut self.batch.frames);
         if let Some(filter) = &self.setup.filter {
             let before = frames.len();
@@ -396,7 +404,11 @@ impl<'a> Worker<'a> {
     /// Takes new rules if there are some.
     fn take_rules(&mut self) {
         if self.shared.generation.load(Ordering::Acquire) != self.generation {
-            let engine = self.shared.engine.lock().unwrap_or_else(PoisonError::into_inner);
+            let engine = self
+                .shared
+                .engine
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             self.setup.engine = Arc::clone(&engine);
             // With the lock held: both belong together.
             self.generation = self.shared.generation.load(Ordering::Acquire);

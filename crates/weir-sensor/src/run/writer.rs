@@ -376,10 +376,10 @@ impl<'a> Writer<'a> {
         counters.insert("capture.bypassed_late".to_owned(), source.bypass.late);
         counters.insert("capture.bypass_refused".to_owned(), source.bypass.refused);
         counters.insert("capture.kernel_drops".to_owned(), source.kernel_drops);
-        counters.insert(
-            "capture.not_handed_over".to_owned(),
-            source.not_handed_over,
-        );
+        counters.insert("capture.shed".to_owned(), source.shed.packets);
+        counters.insert("capture.shed_bytes".to_owned(), source.shed.bytes);
+        counters.insert("capture.shed_flows".to_owned(), source.shed.flows);
+        counters.insert("capture.not_handed_over".to_owned(), source.not_handed_over);
         for (number, one) in self.summary.workers.iter().enumerate() {
             for (name, count) in [
                 ("kernel_packets", one.kernel_packets.unwrap_or(one.frames)),

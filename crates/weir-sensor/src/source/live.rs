@@ -8,12 +8,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
-use weir_xsk::{BypassFlow, Checksum, PacketConfig, PacketPort, Port, XskError, monotonic_ns};
+use weir_xsk::{
+    BypassConfig, BypassFlow, Checksum, PacketConfig, PacketPort, Port, XskError, monotonic_ns,
+};
 
-use super::batch::Batch;
-use super::rings::RingGroup;
+use super::batch::{Batch, CHUNK};
+use super::ring_group::RingGroup;
+use super::shed::Shedder;
 use super::{
-    Bypass, BypassCounts, Filled, Gap, KeptAway, Notice, Source, SourceCounts, SourceError,
+    Bypass, BypassCounts, Filled, Gap, KeptAway, Notice, ShedCounts, Source, SourceCounts,
+    SourceError,
 };
 use crate::decode::Sums;
 use crate::flow::Info;
@@ -49,6 +53,8 @@ pub struct LiveOptions {
     pub bypass_flows: u32,
     /// Whether flows of different VLANs are different.
     pub vlans: bool,
+    /// While rings fill faster than they are read, flows are left out, the newest first.
+    pub sheds: bool,
 }
 
 impl Default for LiveOptions {
@@ -61,12 +67,15 @@ impl Default for LiveOptions {
             bypass: BypassMode::Auto,
             bypass_flows: 32_768,
             vlans: true,
+            sheds: false,
         }
     }
 }
 
 /// Packets of one batch at most: one that waits for the others is looked at late.
 const MOST: usize = 4096;
+/// Packets that are taken at once.
+const SOME: usize = 64;
 /// Bytes of a block of the ring.
 const BLOCK: u32 = 1 << 18;
 /// Milliseconds after which the kernel hands over a block of the ring that is not full; and how long after the last packet it surely has.
@@ -89,6 +98,7 @@ pub struct Interfaces {
     bypass: Option<Arc<KernelBypass>>,
     /// The ring of one of several workers, with its number.
     ring: Option<(Arc<RingGroup>, usize)>,
+    shedder: Shedder,
 }
 
 /// The kernel's part of flows that are let go.
@@ -155,10 +165,11 @@ impl Interfaces {
             });
         }
         let open = |name: &String| {
-            let port = listen(name, options, ring.as_ref()).map_err(|e| SourceError::Interface {
-                interface: name.clone(),
-                message: e.to_string(),
-            })?;
+            let port =
+                listen(name, options, ring.as_ref()).map_err(|e| SourceError::Interface {
+                    interface: name.clone(),
+                    message: e.to_string(),
+                })?;
             Ok(Listener {
                 name: name.clone(),
                 port: Some(port),
@@ -178,6 +189,7 @@ impl Interfaces {
             closed: None,
             bypass: None,
             ring: ring.clone(),
+            shedder: Shedder::default(),
         };
         if let Some(first) = first {
             all.bypass.clone_from(&first.bypass);
@@ -188,7 +200,7 @@ impl Interfaces {
         }
         match all.load_bypass(names) {
             Ok(bypass) => all.bypass = bypass.map(Arc::new),
-            Err(e) if options.bypass == BypassMode::Auto => {
+            Err(e) if options.bypass == BypassMode::Auto && !options.sheds => {
                 all.notices.push(Notice::NoBypass { why: e.to_string() })
             }
             Err(e) => {
@@ -207,10 +219,16 @@ impl Interfaces {
 
     fn load_bypass(&self, names: &[String]) -> Result<Option<KernelBypass>, XskError> {
         let options = self.options;
-        if options.bypass == BypassMode::None {
+        if options.bypass == BypassMode::None && !options.sheds {
             return Ok(None);
         }
-        let mut kernel = weir_xsk::Bypass::load(options.bypass_flows, options.vlans)?;
+        let rings = (self.ring.as_ref()).map_or(1, |(group, _)| u32::from(group.workers()));
+        let mut kernel = weir_xsk::Bypass::load(BypassConfig {
+            flows: options.bypass_flows,
+            vlans: options.vlans,
+            rings,
+            sheds: options.sheds,
+        })?;
         if options.bypass == BypassMode::Xdp {
             kernel.drop_on(names, options.vlans)?;
         }
@@ -230,14 +248,32 @@ impl Interfaces {
         if self.closed.is_some() {
             return Ok(());
         }
+        let ring = self.ring.as_ref().map_or(0, |(_, number)| *number);
         for listener in self.ports.iter_mut().filter(|l| !l.filtered) {
             if let Some(port) = &listener.port {
-                (bypass.kernel.attach(port)).map_err(|e| SourceError::Interface {
+                (bypass.kernel.attach(port, ring)).map_err(|e| SourceError::Interface {
                     interface: listener.name.clone(),
                     message: e.to_string(),
                 })?;
                 listener.filtered = true;
             }
+        }
+        Ok(())
+    }
+
+    /// Decides what is left out, by how full the rings are.
+    fn shed(&mut self) -> Result<(), SourceError> {
+        let Some(bypass) = self.bypass.as_ref().filter(|_| self.options.sheds) else {
+            return Ok(());
+        };
+        let ports = self.ports.iter().filter_map(|l| l.port.as_ref());
+        if let Some(since) = self.shedder.look(ports) {
+            let ring = self.ring.as_ref().map_or(0, |(_, number)| *number);
+            let set = bypass.kernel.leave_out_since(ring, since);
+            set.map_err(|e| SourceError::Interface {
+                interface: self.names(),
+                message: e.to_string(),
+            })?;
         }
         Ok(())
     }
@@ -250,35 +286,43 @@ impl Interfaces {
             let Some(port) = &mut listener.port else {
                 continue;
             };
-            let mut take = |seen: weir_xsk::Seen<'_>| {
-                let wire = u32::try_from(seen.len).unwrap_or(u32::MAX);
-                let tag = seen.tag.map(|(tpid, tci)| {
-                    let (a, b) = (tpid.to_be_bytes(), tci.to_be_bytes());
-                    [a[0], a[1], b[0], b[1]]
-                });
-                // A tag stands behind the two addresses.
-                match (tag, seen.bytes.split_at_checked(12)) {
-                    (Some(tag), Some((addresses, rest))) => {
-                        let parts = [addresses, &tag, rest];
-                        batch.push(seen.time, &parts, wire.saturating_add(4), 1);
+            let (mut read, from) = (0, batch.used);
+            // What a batch has stays in a cache, and rings are looked at between batches.
+            while read < MOST && batch.used - from < CHUNK {
+                let mut take = |seen: weir_xsk::Seen<'_>| {
+                    let wire = u32::try_from(seen.len).unwrap_or(u32::MAX);
+                    let tag = seen.tag.map(|(tpid, tci)| {
+                        let (a, b) = (tpid.to_be_bytes(), tci.to_be_bytes());
+                        [a[0], a[1], b[0], b[1]]
+                    });
+                    // A tag stands behind the two addresses.
+                    match (tag, seen.bytes.split_at_checked(12)) {
+                        (Some(tag), Some((addresses, rest))) => {
+                            let parts = [addresses, &tag, rest];
+                            batch.push(seen.time, &parts, wire.saturating_add(4), 1);
+                        }
+                        _ => {
+                            batch.push(seen.time, &[seen.bytes], wire, 1);
+                        }
                     }
-                    _ => {
-                        batch.push(seen.time, &[seen.bytes], wire, 1);
+                    if let Some(frame) = batch.frames.last_mut() {
+                        frame.interface = number as u8;
+                        frame.sums = match seen.checksum {
+                            Checksum::Unknown => Sums::Unknown,
+                            Checksum::Valid => Sums::Valid,
+                            Checksum::Unfinished => Sums::Unfinished,
+                        };
                     }
+                    counts.frames += 1;
+                    counts.wire_bytes += u64::from(wire);
+                    counts.cut += u64::from((seen.bytes.len() as u64) < u64::from(wire));
+                };
+                let some = port.receive_seen(SOME, &mut take);
+                read += some;
+                if some < SOME {
+                    break;
                 }
-                if let Some(frame) = batch.frames.last_mut() {
-                    frame.interface = number as u8;
-                    frame.sums = match seen.checksum {
-                        Checksum::Unknown => Sums::Unknown,
-                        Checksum::Valid => Sums::Valid,
-                        Checksum::Unfinished => Sums::Unfinished,
-                    };
-                }
-                counts.frames += 1;
-                counts.wire_bytes += u64::from(wire);
-                counts.cut += u64::from((seen.bytes.len() as u64) < u64::from(wire));
-            };
-            let read = port.receive_seen(MOST, &mut take);
+            }
             listener.read += read as u64;
             if read > 0 {
                 any = true;
@@ -432,6 +476,7 @@ fn now() -> u64 {
 impl Source for Interfaces {
     fn fill(&mut self, batch: &mut Batch) -> Result<Filled, SourceError> {
         self.filter()?;
+        self.shed()?;
         for at in 0..self.ports.len() {
             // One that is busy is there; the others do not wait for it to be quiet.
             if self.ports[at].looked.elapsed() >= LOOK {
@@ -475,10 +520,11 @@ impl Source for Interfaces {
         // The kernel counts for a socket what its filter takes.
         let bypass = self.bypass.as_deref().filter(|_| self.is_first());
         let kept_away = bypass.map_or(BypassCounts::default(), KernelBypass::counts);
+        let shed = bypass.map_or(ShedCounts::default(), KernelBypass::shed);
         let counts = &mut self.counts;
-        counts.bypass = kept_away;
+        (counts.bypass, counts.shed) = (kept_away, shed);
         let [received, dropped, removed] = all;
-        counts.kernel_packets = Some(received + kept_away.packets);
+        counts.kernel_packets = Some(received + kept_away.packets + shed.packets);
         (counts.kernel_drops, counts.removed) = (dropped, removed);
         *counts
     }
@@ -523,7 +569,7 @@ impl Source for Interfaces {
 
     fn bypass(&self) -> Option<Arc<dyn Bypass>> {
         let bypass = self.bypass.clone()?;
-        Some(bypass)
+        (self.options.bypass != BypassMode::None).then_some(bypass)
     }
 
     fn knows_sums(&self) -> bool {
@@ -532,6 +578,16 @@ impl Source for Interfaces {
 }
 
 impl KernelBypass {
+    fn shed(&self) -> ShedCounts {
+        // Its memory is mapped: it can be read.
+        let shed = self.kernel.shed().unwrap_or_default();
+        ShedCounts {
+            packets: shed.packets,
+            bytes: shed.bytes,
+            flows: shed.flows,
+        }
+    }
+
     fn counts(&self) -> BypassCounts {
         let refused = self.refused.load(Ordering::Relaxed);
         match self.kernel.total() {

@@ -13,7 +13,11 @@ mod link;
 #[cfg(feature = "live")]
 mod live;
 #[cfg(feature = "live")]
+mod ring_group;
+#[cfg(feature = "live")]
 mod rings;
+#[cfg(feature = "live")]
+mod shed;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +33,9 @@ pub use libpcap::Libpcap;
 #[cfg(feature = "live")]
 pub use live::{BypassMode, Interfaces, LiveOptions};
 #[cfg(feature = "live")]
-pub use rings::{RingGroup, Rings};
+pub use ring_group::RingGroup;
+#[cfg(feature = "live")]
+pub use rings::Rings;
 use weir_packet::pcap::CaptureError;
 
 /// What a call to [`Source::fill`] found.
@@ -70,6 +76,8 @@ pub struct SourceCounts {
     pub bypass: BypassCounts,
     /// Live, with a ring for each worker: frames that another worker was to get, and that its queue had no room for.
     pub not_handed_over: u64,
+    /// Live: what was left out while the sensor could not keep up.
+    pub shed: ShedCounts,
     /// Live: times that a link was away.
     pub gaps: u64,
     /// Inline: what became of the frames.
@@ -101,6 +109,11 @@ impl SourceCounts {
                 refused: self.bypass.refused + other.bypass.refused,
             },
             not_handed_over: self.not_handed_over + other.not_handed_over,
+            shed: ShedCounts {
+                packets: self.shed.packets + other.shed.packets,
+                bytes: self.shed.bytes + other.shed.bytes,
+                flows: self.shed.flows + other.shed.flows,
+            },
             gaps: self.gaps + other.gaps,
             inline: self.inline.or(other.inline),
         }
@@ -109,7 +122,14 @@ impl SourceCounts {
     /// Frames that the kernel had for the sensor and that are neither read nor named as lost: those that wait; 0 of a run that is over.
     pub fn unaccounted(&self) -> i128 {
         let kept_away = self.bypass.packets;
-        let found = [self.frames, self.kernel_drops, self.removed, kept_away];
+        let left_out = self.shed.packets;
+        let found = [
+            self.frames,
+            self.kernel_drops,
+            self.removed,
+            kept_away,
+            left_out,
+        ];
         let found: i128 = found.into_iter().map(i128::from).sum();
         self.kernel_packets.map_or(0, |all| i128::from(all) - found)
     }
@@ -126,6 +146,17 @@ pub struct BypassCounts {
     pub late: u64,
     /// Flows that were read on, as there was no room, or the kernel refused.
     pub refused: u64,
+}
+
+/// What the kernel left out of flows while the sensor could not keep up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShedCounts {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Flows, each as often as it was left out.
+    pub flows: u64,
 }
 
 /// What became of the frames that two joined interfaces received: each is in one of these.

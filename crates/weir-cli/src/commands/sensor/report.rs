@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use weir_sensor::detect::RuleCost;
 use weir_sensor::load::Book;
 use weir_sensor::run::Summary;
+use weir_sensor::source::SourceCounts;
 use weir_sensor::worker::{Engine, Uncompiled};
 
 use super::seconds;
@@ -282,6 +283,7 @@ fn capture(received: u64, summary: &Summary) -> String {
     for (count, what) in [
         (source.kernel_drops, "lost for a full ring"),
         (source.bypass.packets, "bypassed in the kernel"),
+        (source.shed.packets, "left out with their flows (--shed)"),
         (source.removed, "in rings of removed interfaces"),
     ] {
         if count > 0 {
@@ -290,19 +292,28 @@ fn capture(received: u64, summary: &Summary) -> String {
     }
     if source.not_handed_over > 0 {
         let count = source.not_handed_over;
-        let _ = write!(text, "; of those read, {count} not handed over to their worker");
+        let _ = write!(
+            text,
+            "; of those read, {count} not handed over to their worker"
+        );
     }
     text.push('\n');
     for (number, one) in summary.workers.iter().enumerate() {
         let _ = writeln!(
             text,
             "  worker {number}: {} received: {} read, {} lost for a full ring",
-            one.kernel_packets.unwrap_or(one.frames) - one.bypass.packets,
+            received_by(one),
             one.frames,
             one.kernel_drops
         );
     }
     text
+}
+
+/// What came to a worker's ring: what filters kept away is all workers'.
+fn received_by(one: &SourceCounts) -> u64 {
+    let all = one.kernel_packets.unwrap_or(one.frames);
+    all - one.bypass.packets - one.shed.packets
 }
 
 /// Rules that cost most, as a table.
@@ -358,6 +369,10 @@ fn losses(summary: &Summary) -> Vec<(&'static str, u64)> {
     let count = |name: &str| summary.counters.get(name).copied().unwrap_or(0);
     [
         ("frames by the kernel", summary.source.kernel_drops),
+        (
+            "packets of flows left out for load",
+            summary.source.shed.packets,
+        ),
         (
             "frames not handed over to their worker",
             summary.source.not_handed_over,
@@ -435,8 +450,7 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
     });
     let workers: Vec<Value> = (summary.workers.iter())
         .map(|one| {
-            let received = one.kernel_packets.unwrap_or(one.frames) - one.bypass.packets;
-            json!({"received": received, "read": one.frames, "ring_full": one.kernel_drops, "removed": one.removed})
+            json!({"received": received_by(one), "read": one.frames, "ring_full": one.kernel_drops, "removed": one.removed})
         })
         .collect();
     let capture = source.kernel_packets.map(|received| {
@@ -449,6 +463,9 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
             "bypassed_bytes": source.bypass.bytes,
             "bypassed_late": source.bypass.late,
             "bypass_refused": source.bypass.refused,
+            "shed": source.shed.packets,
+            "shed_bytes": source.shed.bytes,
+            "shed_flows": source.shed.flows,
             "not_handed_over": source.not_handed_over,
             "workers": workers,
             "unaccounted": source.unaccounted() as i64,
