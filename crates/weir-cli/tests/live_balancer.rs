@@ -588,7 +588,8 @@ fn servers_that_do_not_answer_get_no_new_flows_until_they_do() {
         assert!(said.contains(&back), "{said}");
     }
     assert_eq!(states(&bed), [false, false]);
-    assert_eq!(bed.spread(SERVICE, 24), ["one", "two"]);
+    // The second one gets a quarter of the flows: of 24 it got none once in a thousand runs.
+    assert_eq!(bed.spread(SERVICE, 96), ["one", "two"]);
     let bent = ring(&bed);
     bed.configure(
         SERVICE,
