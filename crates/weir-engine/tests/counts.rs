@@ -187,7 +187,7 @@ fn stay_at_their_limit(name: &str, hook: Hook) {
         };
         Live::start(&read(policy), &["wcount".to_owned()], options).expect("runs")
     };
-    let mut live = far.run(start).expect("namespace");
+    let live = far.run(start).expect("namespace");
     let edit = |text: &str| {
         let added = written(&read(text)).into_iter();
         let edits = added.map(|rule| Edit::Add(Box::new(rule))).collect();

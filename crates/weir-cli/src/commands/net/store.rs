@@ -376,7 +376,7 @@ fn known(catalogue: &Catalogue, edge: &str) -> Result<(), Failure> {
 }
 
 fn show_change(workload: &str, revision: Option<i64>, as_json: bool) -> Result<(), Failure> {
-    Ok(match (revision, as_json) {
+    match (revision, as_json) {
         (None, true) => output::json(&json!({ "workload": workload, "changed": false }))?,
         (None, false) => output::out("nothing to change\n")?,
         (Some(revision), true) => {
@@ -385,7 +385,8 @@ fn show_change(workload: &str, revision: Option<i64>, as_json: bool) -> Result<(
         (Some(revision), false) => output::out(&format!(
             "{workload}: written as revision {revision}; `weir net store status --wait 10s` waits for the edges\n"
         ))?,
-    })
+    }
+    Ok(())
 }
 
 fn show_push(pushed: &Pushed, dry_run: bool, as_json: bool) -> Result<(), Failure> {

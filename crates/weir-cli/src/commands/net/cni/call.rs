@@ -404,7 +404,8 @@ mod tests {
             all.push((key, value));
             all
         };
-        let cases: Vec<(Vec<(&str, &str)>, &str, u32)> = vec![
+        type Case = (Vec<(&'static str, &'static str)>, &'static str, u32);
+        let cases: Vec<Case> = vec![
             (vec![], CONFIG, 4),
             (with("CNI_COMMAND", "MOVE"), CONFIG, 4),
             (with("CNI_CONTAINERID", "-a"), CONFIG, 4),
