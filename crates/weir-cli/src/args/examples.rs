@@ -263,10 +263,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
             "weir net ping shop/w1 w2 -c 100 -i 10ms",
         ],
     ),
-    (
-        "net cni",
-        &["CNI_COMMAND=VERSION weir net cni < /etc/cni/net.d/10-weir.conf"],
-    ),
+    ("net cni", &["weir net cni < /etc/cni/net.d/10-weir.conf"]),
     ("net helper", &["weir net helper --edge e1"]),
     ("net export", &["weir net export > running.toml"]),
     (
