@@ -192,7 +192,7 @@ fn frames_that_no_device_delivers_are_drops_of_their_port() {
 fn policies_in_chains_agree_over_captures() {
     let engines = engines();
     let long = std::env::var_os("WEIR_LONG").is_some();
-    let most = if long { usize::MAX } else { 10 };
+    let most = if long { usize::MAX } else { 6 };
     let samples: Vec<Vec<Sample>> = captures()
         .iter()
         .filter_map(|path| ethernet(path))

@@ -238,7 +238,7 @@ fn both_directions_are_translated() {
 #[test]
 fn policies_agree_over_captures() {
     let long = std::env::var_os("WEIR_LONG").is_some();
-    let most = if long { usize::MAX } else { 10 };
+    let most = if long { usize::MAX } else { 6 };
     let mut samples: Vec<Vec<Sample>> = captures()
         .iter()
         .filter_map(|path| ethernet(path))

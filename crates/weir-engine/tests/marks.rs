@@ -109,7 +109,7 @@ fn said(
 
 #[test]
 fn engines_agree_on_marks() {
-    let cases = cases(60);
+    let cases = cases(40);
     let sample = (weir_packet::generate::frame(), 0u64..9, number(), number()).prop_map(
         |(frame, now_ns, mark, priority)| {
             let sample = Sample {

@@ -72,7 +72,7 @@ fn captures_through_every_example() {
 #[test]
 fn generated_policies_over_generated_packets() {
     let engines = tc_engines();
-    let cases = cases(150);
+    let cases = cases(110);
     let sample = (
         weir_packet::generate::frame(),
         0u64..2_000_000_000,

@@ -63,7 +63,7 @@ fn without_tag(frame: &[u8]) -> Option<Vec<u8>> {
 
 #[test]
 fn engines_agree_on_tags() {
-    let cases = cases(60);
+    let cases = cases(40);
     let rules = prop::collection::vec(rule(), 1..6);
     let strategy = (
         weir_policy::generate::policy_text(),
