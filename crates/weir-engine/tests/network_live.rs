@@ -684,12 +684,13 @@ fn a_trunk_carries_its_vlans_apart_from_each_other() {
     for (from, to) in [("ten0", 12), ("ten1", 11), ("twenty0", 22), ("twenty1", 21)] {
         for to in [to, 50] {
             let (from, to) = (format!("n/{from}"), format!("10.1.0.{to}"));
-            let said = bed.ping(&from, &[&to]);
-            assert!(
-                said.contains(" 2 received"),
-                "{from} {to}: {said} {:?}",
-                drops()
-            );
+            // The trunk's end is a thread of this test: on a busy machine an answer may be late or lost, which is not what is asked here.
+            let mut said = String::new();
+            let reached = (0..3).any(|_| {
+                said = bed.ping(&from, &[&to]);
+                said.contains(" 2 received")
+            });
+            assert!(reached, "{from} {to}: {said} {:?}", drops());
         }
     }
     // The trunk got them with the tags of their VLANs.

@@ -415,9 +415,9 @@ impl Bed {
         self.workloads[from].ns.run(talk).expect("in the namespace")
     }
 
-    /// `ping` from a workload: received of sent.
+    /// `ping` from a workload: received of sent. A request whose ARP request is lost waits a second for the next one, so answers have longer.
     pub(crate) fn ping(&self, from: &str, args: &[&str]) -> String {
-        let mut all = vec!["-c", "2", "-i", "0.05", "-W", "1"];
+        let mut all = vec!["-c", "2", "-i", "0.05", "-W", "5"];
         all.extend(args);
         let command = self.workloads[from].ns.command("ping");
         let output = command.expect("ping").args(all).output().expect("ran");
