@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::Serialize;
 use weir_engine::edge::{self, EdgeError};
-use weir_engine::network::{self, DeviceChanges};
+use weir_engine::network::{self, DeviceChanges, Look};
 use weir_runtime::history::{Author, History};
 use weir_runtime::status::{CheckedServer, checked_servers};
 use weir_runtime::{Planned, RuntimeError};
@@ -122,6 +122,8 @@ struct Watched {
     records: Records,
     /// Devices of workloads that do not exist.
     missing: Vec<String>,
+    /// A port had no program at the last look.
+    is_suspect: bool,
     due: Option<Instant>,
     pause: Duration,
     children: Vec<Wanted>,
@@ -387,11 +389,21 @@ impl Agent {
         let is_applied = one.state == State::Applied;
         match standing(&edge) {
             Ok(now) if now.records != one.records => self.plan(path, Why::Edited, events),
-            Ok(now) if is_applied && !now.is_attached => self.plan(path, Why::Detached, events),
+            Ok(now) if is_applied && !now.is_attached => {
+                // A command that takes the edge down detaches its ports before its record goes. What stays so until the next look is damage.
+                let one = self.files.get_mut(path);
+                let is_damage = one.is_some_and(|one| std::mem::replace(&mut one.is_suspect, true));
+                if is_damage {
+                    self.plan(path, Why::Detached, events);
+                }
+            }
             Ok(now) if is_applied && !now.devices.new.is_empty() => {
                 self.plan(path, Why::Device, events);
             }
             Ok(now) => {
+                if let Some(one) = self.files.get_mut(path) {
+                    one.is_suspect = false;
+                }
                 self.tell_missing(path, &edge, now.devices.missing, events);
                 if let Err(error) = self.look_at_health(path, &edge, events) {
                     self.fail(path, Some(edge), error.to_string(), events);
@@ -595,6 +607,7 @@ impl Agent {
             one.state = state;
             one.error = None;
             one.records = records;
+            one.is_suspect = false;
             one.due = None;
             one.pause = PAUSE;
             one.children = children;
@@ -614,6 +627,7 @@ impl Agent {
                 version: None,
                 records: (None, None),
                 missing: Vec::new(),
+                is_suspect: false,
                 due: None,
                 pause: PAUSE,
                 children: Vec::new(),
@@ -740,11 +754,12 @@ fn standing(edge: &str) -> Result<Standing, RuntimeError> {
         Err(EdgeError::NotRunning { .. }) => (None, true),
         Err(error) => return Err(error.into()),
     };
-    let networks = network::look(edge)?.map(|look| look.text);
+    let networks = network::look(edge)?;
+    let devices = networks.as_ref().map(Look::device_changes).transpose()?;
     Ok(Standing {
-        records: (graph, networks),
+        records: (graph, networks.map(|look| look.text)),
         is_attached,
-        devices: network::device_changes(edge)?.unwrap_or_default(),
+        devices: devices.unwrap_or_default(),
     })
 }
 

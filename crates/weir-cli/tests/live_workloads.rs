@@ -232,6 +232,8 @@ fn the_agent_attaches_devices_when_they_appear() {
         "{gone}"
     );
     assert!(reaches(&one, &two, 2));
+    let shown = bed.done(&["net", "show", "--edge", &bed.edge]);
+    assert!(shown.contains("no such device: tap3;"), "{shown}");
     // While one is missing, workloads are added.
     let four = bed.station("tap4", "w4", 4);
     drop(agent);

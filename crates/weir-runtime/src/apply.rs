@@ -29,7 +29,7 @@ pub struct Applied {
 
 impl Planned {
     /// From now on a workload whose device does not exist is left out and no mistake: who says so looks at
-    /// [`weir_engine::network::device_changes`], and applies again.
+    /// [`weir_engine::network::Look::device_changes`], and applies again.
     pub fn wait_for_devices(&mut self) {
         self.waits = true;
     }

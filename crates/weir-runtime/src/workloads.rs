@@ -116,11 +116,7 @@ fn attempt(edge: &str, change: &Change) -> Result<Option<Changed>, RuntimeError>
     record.text = text;
     let (_, warnings) = record.check()?;
     // A device that is another one than before has to be attached.
-    let is_attached = || -> Result<bool, NetworkError> {
-        let devices = network::device_changes(edge)?.unwrap_or_default();
-        Ok(devices.new.is_empty())
-    };
-    if is_same && is_attached()? {
+    if is_same && look.device_changes()?.new.is_empty() {
         return Ok(Some(Changed {
             warnings,
             applied: None,

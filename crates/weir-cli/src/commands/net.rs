@@ -253,6 +253,8 @@ pub(super) struct Shown {
     counts: BTreeMap<u32, [u64; 3]>,
     drops: Vec<(weir_bpf::abi::NetDrop, u64)>,
     balancers: Vec<Counted>,
+    /// Devices of workloads that do not exist.
+    missing: Vec<String>,
     /// Its programs tell what packets go through, to this process if it lives; `None`: they do not.
     watched: Option<Option<u32>>,
 }
@@ -288,6 +290,7 @@ impl Shown {
         }
         Ok(Shown {
             drops: look.set.drops()?,
+            missing: look.device_changes()?.missing,
             watched: match network::is_watched(&edge)? {
                 true => Some(network::watcher(&edge)?),
                 false => None,
@@ -304,6 +307,7 @@ impl Shown {
     pub(super) fn json(&self) -> Result<serde_json::Value, Failure> {
         let mut value = as_json(&self.plan);
         value["generation"] = json!(self.look.generation);
+        value["missing_devices"] = json!(self.missing);
         if let Some(rows) = value["interfaces"].as_array_mut() {
             rows.retain_mut(|row| {
                 let vid = row["vid"].as_u64().unwrap_or(0) as u32;
@@ -386,8 +390,15 @@ impl Shown {
             }
             None => String::new(),
         };
+        let missing = match self.missing.as_slice() {
+            [] => String::new(),
+            names => format!(
+                "  no such device: {}; `weir agent` attaches it when it appears\n",
+                names.join(", ")
+            ),
+        };
         format!(
-            "edge {}, networks: generation {}, document version {}\n{watched}",
+            "edge {}, networks: generation {}, document version {}\n{watched}{missing}",
             self.edge, self.look.generation, self.plan.version
         )
     }

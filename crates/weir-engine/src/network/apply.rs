@@ -291,7 +291,7 @@ impl Networks {
         self.running.as_ref().map(|r| &r.set)
     }
 
-    /// From now on a workload whose device does not exist is left out, not a mistake. [`device_changes`] tells when it exists, and applying the same
+    /// From now on a workload whose device does not exist is left out, not a mistake. [`Look::device_changes`] tells when it exists, and applying the same
     /// plan then attaches it.
     pub fn wait_for_devices(&mut self) {
         self.waits = true;
@@ -818,30 +818,6 @@ pub struct DeviceChanges {
     pub new: Vec<String>,
 }
 
-/// Looks at the devices of an edge's workloads by name; `None`: no networks of it run here.
-///
-/// # Errors
-/// Its state cannot be read, or there is no socket to ask by.
-pub fn device_changes(edge: &str) -> Result<Option<DeviceChanges>, NetworkError> {
-    let Some(running) = find(&folder_of(edge)?)? else {
-        return Ok(None);
-    };
-    let state = &running.state;
-    let workloads = state.devices.iter();
-    let workloads: Vec<&DeviceState> = workloads
-        .filter(|device| device.role == Role::Workload)
-        .collect();
-    let all = workloads.iter();
-    let same = iface::still_named(all.map(|device| (device.ifindex, device.name.as_str())))?;
-    let other = workloads.iter().zip(same).filter(|(_, same)| !same);
-    let other = other.map(|(device, _)| &device.name);
-    let (new, missing) = other
-        .chain(&state.waiting)
-        .cloned()
-        .partition(|name| iface::find_index(name).is_some());
-    Ok(Some(DeviceChanges { missing, new }))
-}
-
 /// What runs of an edge's networks, without holding it: the set, the document, the numbers, and names of devices.
 ///
 /// # Errors
@@ -861,8 +837,8 @@ pub fn look(edge: &str) -> Result<Option<Look>, NetworkError> {
         devices: (running.state.devices.iter())
             .map(|device| device.name.clone())
             .collect(),
-        functions: running.state.functions.clone(),
         set: running.set,
+        state: running.state,
     }))
 }
 
@@ -911,9 +887,9 @@ pub struct Look {
     pub numbers: Arc<Numbers>,
     /// Devices by name.
     pub devices: Vec<String>,
-    functions: Vec<InstanceState>,
     /// Maps and programs.
     pub set: Set,
+    state: Arc<State>,
 }
 
 impl Look {
@@ -922,12 +898,32 @@ impl Look {
     /// # Errors
     /// The map cannot be read.
     pub fn held(&self, function: &str, map: &str) -> Result<Option<Vec<u8>>, NetworkError> {
-        held(&self.functions, function, map)
+        held(&self.state.functions, function, map)
+    }
+
+    /// How the devices of workloads differ by now.
+    ///
+    /// # Errors
+    /// There is no socket to ask by.
+    pub fn device_changes(&self) -> Result<DeviceChanges, NetworkError> {
+        let workloads = self.state.devices.iter();
+        let workloads: Vec<&DeviceState> = workloads
+            .filter(|device| device.role == Role::Workload)
+            .collect();
+        let all = workloads.iter();
+        let same = iface::still_named(all.map(|device| (device.ifindex, device.name.as_str())))?;
+        let other = workloads.iter().zip(same).filter(|(_, same)| !same);
+        let other = other.map(|(device, _)| &device.name);
+        let (new, missing) = other
+            .chain(&self.state.waiting)
+            .cloned()
+            .partition(|name| iface::find_index(name).is_some());
+        Ok(DeviceChanges { missing, new })
     }
 
     /// The constant of a function that is random, if it has one.
     pub fn secret(&self, function: &str) -> Option<[u8; 8]> {
-        let found = self.functions.iter().find(|one| one.name == function);
+        let found = self.state.functions.iter().find(|one| one.name == function);
         found.and_then(|one| one.secret)
     }
 
@@ -935,7 +931,11 @@ impl Look {
     /// [`weir_network::instance_name`].
     #[must_use]
     pub fn map_id(&self, function: &str, map: &str) -> Option<u32> {
-        let found = self.functions.iter().find(|one| one.name == function)?;
+        let found = self
+            .state
+            .functions
+            .iter()
+            .find(|one| one.name == function)?;
         found.maps.get(map).map(|map| map.id)
     }
 
@@ -944,7 +944,7 @@ impl Look {
     /// # Errors
     /// A map cannot be read.
     pub fn balancer(&self, function: &str) -> Result<Option<BalancerCounts>, NetworkError> {
-        let mut functions = self.functions.iter();
+        let mut functions = self.state.functions.iter();
         let found = functions.find(|one| one.name == function && one.object == balancer::OBJECT);
         let Some(found) = found else {
             return Ok(None);

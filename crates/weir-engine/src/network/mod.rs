@@ -15,8 +15,7 @@ pub mod user;
 mod watched;
 
 pub use apply::{
-    Applied, DeviceChanges, Look, Networks, Role, Step, Watcher, device_changes, list_here, look,
-    runs_here,
+    Applied, DeviceChanges, Look, Networks, Role, Step, Watcher, list_here, look, runs_here,
 };
 pub use error::NetworkError;
 pub use layout::Capacity;

@@ -73,6 +73,7 @@ pub(crate) fn applied_text(edge: &str, done: &NetworksApplied, stations: &[Stati
     for (what, names) in [
         ("attached", &applied.attached),
         ("detached", &applied.detached),
+        ("without device:", &applied.waiting),
         ("loaded", &applied.loaded),
     ] {
         match names.as_slice() {

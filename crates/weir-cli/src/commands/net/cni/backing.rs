@@ -124,18 +124,13 @@ impl Backing {
 
     /// Whether packets of a workload's device are carried now.
     pub(super) fn carries(&self, device: &str) -> Result<bool, CniError> {
-        let changes = network::device_changes(&self.edge).map_err(RuntimeError::from)?;
-        let Some(changes) = changes else {
+        let look = network::look(&self.edge).map_err(RuntimeError::from)?;
+        let Some(look) = look else {
             return Ok(false);
         };
-        let look = network::look(&self.edge).map_err(RuntimeError::from)?;
-        let is_attached = look.is_some_and(|look| look.devices.iter().any(|one| one == device));
-        let is_other = changes
-            .new
-            .iter()
-            .chain(&changes.missing)
-            .any(|one| one == device);
-        Ok(is_attached && !is_other)
+        let changes = look.device_changes().map_err(RuntimeError::from)?;
+        let mut other = changes.new.iter().chain(&changes.missing);
+        Ok(look.devices.iter().any(|one| one == device) && !other.any(|one| one == device))
     }
 
     /// Waits until packets of a workload's device are carried: the agent of this edge follows the store.
