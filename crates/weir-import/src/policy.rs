@@ -141,6 +141,13 @@ struct Writer<'a> {
     line: u32,
 }
 
+/// Whether packets have no whole header of TCP.
+fn lacks_segment(condition: &Condition) -> bool {
+    [Class::Ports, Class::Tcp]
+        .iter()
+        .any(|class| condition.lacks.contains(class))
+}
+
 impl Writer<'_> {
     /// Writes the rules of a decision.
     fn wrote(&mut self, decision: &Decision, wrote: &Wrote, findings: &mut Vec<Finding>) {
@@ -151,7 +158,10 @@ impl Writer<'_> {
         if let Some(write) = &decision.write {
             let test = write.test.iter().map(|test| format!("{test} "));
             let target = test.chain([write.target.clone()]).collect::<String>();
-            for one in &wrote.rules {
+            // A test of a TCP option is about segments, and later fragments have no ports: such a rule would never match.
+            let is_of_segments = (write.test.iter()).any(|test| test.starts_with("tcp-opt"));
+            let rules = wrote.rules.iter();
+            for one in rules.filter(|one| !is_of_segments || !lacks_segment(one)) {
                 self.decision(one, &target, false);
             }
             return;
