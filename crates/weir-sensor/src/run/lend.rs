@@ -15,6 +15,9 @@ pub(crate) const KINDS: usize = 6;
 /// So much of each.
 pub(crate) type Amounts = [u64; KINDS];
 
+/// Batches that may be under way: 16 MB. Captures made one after the other have few flows at a time, all of one slice; with less to go on with all workers but one would be idle.
+pub(super) const UNDER_WAY: usize = 64;
+
 /// Of its part, one in so many a slice always has.
 const FLOOR: u128 = 4;
 /// What a slice counts as having at least, as a fraction of its part: idle ones are equal.

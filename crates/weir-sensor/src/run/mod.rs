@@ -17,30 +17,26 @@ mod writer;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weir_packet::pcap::CaptureError;
 
-use crate::source::{Bypass, Source};
-use crate::worker::{Engine, Pipeline, Report};
+use crate::source::Source;
+use crate::worker::{Pipeline, Report};
 use crate::worker_pool::{Done, WorkerPool};
 pub use ledger::Ledger;
 pub(crate) use lend::Amounts;
-use lend::Loans;
+use lend::{Loans, UNDER_WAY};
 use reader::Reader;
+use reload::tidy;
 pub use setup::{Controls, Reload, RunError, Say, Setup, Summary};
 use work::{BatchBuffer, BatchBuffers};
 pub(crate) use work::{Tick, Work};
 use writer::Writer;
 
-/// Batches that may be under way: 16 MB. Captures made one after the other have few flows at a time, all of one slice; with less to go on with all workers but one would be idle.
-const UNDER_WAY: usize = 64;
 /// Those of them for each worker, of a source that can wait, while no worker is idle.
 const EACH: usize = 4;
-/// How long a thread that freed much stays.
-const LINGER: Duration = Duration::from_millis(1500);
 
 /// Runs until the source ends or somebody says stop.
 ///
@@ -98,11 +94,6 @@ pub fn run(
     Ok(summary)
 }
 
-/// What keeps packets of flows away. With a filter nothing does: who keeps packets away does not ask it about each.
-fn bypass_of(setup: &Setup<'_>, source: &dyn Source) -> Option<Arc<dyn Bypass>> {
-    source.bypass().filter(|_| setup.filter.is_none())
-}
-
 fn alone(
     setup: Setup<'_>,
     source: &mut dyn Source,
@@ -110,7 +101,7 @@ fn alone(
     writer: &mut Writer,
 ) -> Result<(), RunError> {
     let mut pipeline = Pipeline::of_all(setup.config, &setup.engine);
-    pipeline.bypass_at(bypass_of(&setup, source));
+    pipeline.bypass_at(setup.bypass_of(source));
     let mut loans = Loans::new(setup.config, UNDER_WAY as u64);
     let mut reader = Reader::new(setup, source, controls);
     let mut report = Report::default();
@@ -143,7 +134,7 @@ fn spread(
     } else {
         (EACH * workers).min(UNDER_WAY)
     };
-    let bypass = bypass_of(&setup, source);
+    let bypass = setup.bypass_of(source);
     let pool = WorkerPool::new(setup.config, &setup.engine, bypass, enough, UNDER_WAY);
     let buffers = BatchBuffers::new(Loans::new(setup.config, UNDER_WAY as u64));
     std::thread::scope(|scope| {
@@ -184,27 +175,19 @@ fn spread(
         let mut panicked = None;
         for thread in threads {
             if let Err(panic) = thread.join() {
-                panicked = Some(message(&*panic));
+                panicked = Some(RunError::of_panic(&*panic));
             }
         }
         let read = reader.join();
         if let Some(panic) = panicked {
-            return Err(RunError::Worker(panic));
+            return Err(panic);
         }
         written?;
         match read {
             Ok(result) => result,
-            Err(panic) => Err(RunError::Worker(message(&*panic))),
+            Err(panic) => Err(RunError::of_panic(&*panic)),
         }
     })
-}
-
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<String>()
-        .cloned()
-        .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
-        .unwrap_or_else(|| "it panicked".to_owned())
 }
 
 /// The reader's loop: the next batch to those who take it, as soon as they want one.
@@ -263,19 +246,4 @@ fn collect(
         }
     }
     Ok(())
-}
-
-/// Lets go of rules when nobody else refers to them any more: whoever works on packets does not stop for it. Without any: has the memory given back that loading them took.
-fn tidy(old: Option<Arc<Engine>>) {
-    // If there can be no thread, the closure goes, and the rules with whoever refers to them last.
-    let _ = std::thread::Builder::new()
-        .name("sensor-tidy".to_owned())
-        .spawn(move || {
-            while old.as_ref().is_some_and(|old| Arc::strong_count(old) > 1) {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            drop(old);
-            // Allocators give free memory back to the system when somebody allocates or a thread ends, some time after it became free (mimalloc: a second). A quiet sensor does neither.
-            std::thread::sleep(LINGER);
-        });
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_packet::pcap::LinkType;
 
 use super::lend::Amounts;
-use super::reload::{Reloaded, Reloader};
+use super::reload::{Reloaded, Reloader, tidy};
 use super::work::{BatchBuffer, Share, Spread, Tick, Work};
-use super::{Controls, RunError, Say, Setup, tidy};
+use super::{Controls, RunError, Say, Setup};
 use crate::config::Verified;
 use crate::decode::{Decoder, Spreader, Sums};
 use crate::source::{Batch, Filled, Gap, Notice, Source, SourceCounts};

@@ -9,6 +9,9 @@ use super::{Controls, Reload, Say, Setup};
 use crate::config::SensorConfig;
 use crate::worker::Engine;
 
+/// How long a thread that freed much stays.
+const LINGER: Duration = Duration::from_millis(1500);
+
 /// Loads rules when somebody asks for it.
 pub(super) struct Reloader<'a> {
     config: &'a SensorConfig,
@@ -92,4 +95,19 @@ impl<'a> Reloader<'a> {
         let broken = new.missing[0] > old.missing[0] && new.rules() < old.rules();
         !self.config.broken_reloads && (none || broken)
     }
+}
+
+/// Lets go of rules when nobody else refers to them any more: whoever works on packets does not stop for it. Without any: has the memory given back that loading them took.
+pub(super) fn tidy(old: Option<Arc<Engine>>) {
+    // If there can be no thread, the closure goes, and the rules with whoever refers to them last.
+    let _ = std::thread::Builder::new()
+        .name("sensor-tidy".to_owned())
+        .spawn(move || {
+            while old.as_ref().is_some_and(|old| Arc::strong_count(old) > 1) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            drop(old);
+            // Allocators give free memory back to the system when somebody allocates or a thread ends, some time after it became free (mimalloc: a second). A quiet sensor does neither.
+            std::thread::sleep(LINGER);
+        });
 }

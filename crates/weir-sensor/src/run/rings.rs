@@ -10,12 +10,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_packet::pcap::LinkType;
 
-use super::lend::Loans;
+use super::lend::{Loans, UNDER_WAY};
 use super::merge::{Merge, Message};
-use super::reload::{Reloaded, Reloader};
+use super::reload::{Reloaded, Reloader, tidy};
 use super::work::{Spread, Work};
 use super::writer::Writer;
-use super::{Controls, RunError, Say, Setup, UNDER_WAY, bypass_of, message, tidy};
+use super::{Controls, RunError, Say, Setup};
 use crate::config::Verified;
 use crate::decode::{Spreader, Sums};
 use crate::source::{Batch, CHUNK, Filled, Gap, Notice, Source, SourceCounts};
@@ -152,7 +152,7 @@ pub(super) fn run(
         let mut read = Ok(());
         for thread in threads {
             match thread.join() {
-                Err(panic) => read = Err(RunError::Worker(message(&*panic))),
+                Err(panic) => read = Err(RunError::of_panic(&*panic)),
                 Ok(result) => read = read.and(result),
             }
         }
@@ -224,7 +224,7 @@ impl<'a> Worker<'a> {
     ) -> Worker<'a> {
         let config = setup.config;
         let mut pipeline = Pipeline::of_all(config, &setup.engine);
-        pipeline.bypass_at(bypass_of(&setup, source));
+        pipeline.bypass_at(setup.bypass_of(source));
         let workers = shared.inboxes.len();
         let loans = Loans::among(config, UNDER_WAY as u64, |s| s % workers == number);
         Worker {

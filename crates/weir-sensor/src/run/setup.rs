@@ -11,7 +11,7 @@ use crate::config::SensorConfig;
 use crate::detect::RuleCost;
 use crate::output::SinkError;
 use crate::source::filter::Filter;
-use crate::source::{Notice, SourceCounts, SourceError};
+use crate::source::{Bypass, Notice, Source, SourceCounts, SourceError};
 use crate::worker::Engine;
 
 /// What others may ask of a run while it runs.
@@ -68,6 +68,13 @@ pub enum Say<'a> {
     SumsIgnored,
 }
 
+impl Setup<'_> {
+    /// What keeps packets of flows away. With a filter nothing does: who keeps packets away does not ask it about each.
+    pub(super) fn bypass_of(&self, source: &dyn Source) -> Option<Arc<dyn Bypass>> {
+        source.bypass().filter(|_| self.filter.is_none())
+    }
+}
+
 /// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -90,6 +97,19 @@ pub enum RunError {
     /// A thread ended that should not have.
     #[error("a worker ended early: {0}")]
     Worker(String),
+}
+
+impl RunError {
+    /// Of a worker that panicked.
+    pub(super) fn of_panic(panic: &(dyn std::any::Any + Send)) -> RunError {
+        RunError::Worker(
+            panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+                .unwrap_or_else(|| "it panicked".to_owned()),
+        )
+    }
 }
 
 /// What a run did.
