@@ -47,26 +47,12 @@ pub fn create_veth(name: &str, peer: &str, mtu: u32) -> Result<(), KernelError> 
     let mut end = Message::link(0);
     end.attribute(IFLA_IFNAME, &c_name(peer));
     end.attribute(IFLA_MTU, &mtu.to_ne_bytes());
-    let mut message = Message::link(0);
-    message.attribute(IFLA_IFNAME, &c_name(name));
-    message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
-    message.nested(IFLA_LINKINFO, |info| {
-        info.attribute(IFLA_INFO_KIND, b"veth");
-        info.nested(IFLA_INFO_DATA, |data| {
-            data.attribute(VETH_INFO_PEER, &end.0)
-        });
-    });
-    send(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &message)
-        .map_err(|e| KernelError::sys(format!("make the veth pair {name} and {peer}"), e))?;
-    for each in [name, peer] {
-        let brought = iface::index_of(each).and_then(|index| bring_up(each, index));
-        if let Err(e) = brought {
-            // Half a device is of no use; what went wrong is already told.
-            let _ = remove(name);
-            return Err(e);
-        }
-    }
-    Ok(())
+    let what = format!("create the veth pair {name} and {peer}");
+    create(name, "veth", mtu, what, |data| {
+        data.attribute(VETH_INFO_PEER, &end.0)
+    })?;
+    up_or_gone(name)?;
+    up_or_gone(peer)
 }
 
 /// Makes a veth pair whose other end lies in another namespace, under a name and with a hardware address there. This end is up and without any
@@ -86,27 +72,14 @@ pub fn create_veth_into(
     end.attribute(IFLA_MTU, &mtu.to_ne_bytes());
     end.attribute(IFLA_ADDRESS, &mac);
     end.attribute(IFLA_NET_NS_FD, &netns.as_raw_fd().to_ne_bytes());
-    let mut message = Message::link(0);
-    message.attribute(IFLA_IFNAME, &c_name(name));
-    message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
-    message.nested(IFLA_LINKINFO, |info| {
-        info.attribute(IFLA_INFO_KIND, b"veth");
-        info.nested(IFLA_INFO_DATA, |data| {
-            data.attribute(VETH_INFO_PEER, &end.0)
-        });
-    });
-    let what = format!("make the veth pair {name} and {inside} in another namespace");
-    send(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &message)
-        .map_err(|e| KernelError::sys(what, e))?;
-    let brought = iface::index_of(name).and_then(|index| bring_up(name, index));
-    if brought.is_err() {
-        // As above.
-        let _ = remove(name);
-    }
-    brought
+    let what = format!("create the veth pair {name} and {inside} in another namespace");
+    create(name, "veth", mtu, what, |data| {
+        data.attribute(VETH_INFO_PEER, &end.0)
+    })?;
+    up_or_gone(name)
 }
 
-/// Sets a device of the current namespace up; the kernel gives it what addresses it gives to all.
+/// Brings a device of the current namespace up. The kernel may add its link-local address.
 ///
 /// # Errors
 /// No such device, or what the kernel refused.
@@ -121,25 +94,40 @@ pub fn set_up(name: &str) -> Result<(), KernelError> {
 /// # Errors
 /// What the kernel refused: a VXLAN device of somebody else's that has the port does not let this one come up.
 pub fn create_vxlan(name: &str, port: u16, mtu: u32) -> Result<(), KernelError> {
+    let what = format!("create the VXLAN device {name} at UDP port {port}");
+    create(name, "vxlan", mtu, what, |data| {
+        data.attribute(IFLA_VXLAN_COLLECT_METADATA, &[1]);
+        data.attribute(IFLA_VXLAN_LEARNING, &[0]);
+        data.attribute(IFLA_VXLAN_PORT, &port.to_be_bytes());
+        // Other edges send checksum 0 (RFC 6935).
+        data.attribute(IFLA_VXLAN_UDP_ZERO_CSUM6_RX, &[1]);
+    })?;
+    up_or_gone(name)
+}
+
+/// Creates a device of a kind, down. `data`: what is the kind's own.
+fn create(
+    name: &str,
+    kind: &str,
+    mtu: u32,
+    what: String,
+    data: impl FnOnce(&mut Message),
+) -> Result<(), KernelError> {
     let mut message = Message::link(0);
     message.attribute(IFLA_IFNAME, &c_name(name));
     message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
     message.nested(IFLA_LINKINFO, |info| {
-        info.attribute(IFLA_INFO_KIND, b"vxlan");
-        info.nested(IFLA_INFO_DATA, |data| {
-            data.attribute(IFLA_VXLAN_COLLECT_METADATA, &[1]);
-            data.attribute(IFLA_VXLAN_LEARNING, &[0]);
-            data.attribute(IFLA_VXLAN_PORT, &port.to_be_bytes());
-            // Other edges send checksum 0 (RFC 6935).
-            data.attribute(IFLA_VXLAN_UDP_ZERO_CSUM6_RX, &[1]);
-        });
+        info.attribute(IFLA_INFO_KIND, kind.as_bytes());
+        info.nested(IFLA_INFO_DATA, data);
     });
-    let what = format!("make the VXLAN device {name} at UDP port {port}");
-    send(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &message)
-        .map_err(|e| KernelError::sys(what, e))?;
+    send(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &message).map_err(|e| KernelError::sys(what, e))
+}
+
+/// Brings a device up that was just created; removes it if that fails.
+fn up_or_gone(name: &str) -> Result<(), KernelError> {
     let brought = iface::index_of(name).and_then(|index| bring_up(name, index));
     if brought.is_err() {
-        // As above.
+        // The error to report is why it did not come up.
         let _ = remove(name);
     }
     brought
