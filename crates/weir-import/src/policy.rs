@@ -158,8 +158,8 @@ impl Writer<'_> {
         if let Some(write) = &decision.write {
             let test = write.test.iter().map(|test| format!("{test} "));
             let target = test.chain([write.target.clone()]).collect::<String>();
-            // A test of a TCP option is about segments, and later fragments have no ports: such a rule would never match.
-            let is_of_segments = (write.test.iter()).any(|test| test.starts_with("tcp-opt"));
+            // Later fragments have no header of TCP: a rule about what they would write never matches.
+            let is_of_segments = write.when.has.get(&Field::Proto) == Some(&Numbers::one(TCP));
             let rules = wrote.rules.iter();
             for one in rules.filter(|one| !is_of_segments || !lacks_segment(one)) {
                 self.decision(one, &target, false);
