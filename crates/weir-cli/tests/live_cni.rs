@@ -322,7 +322,7 @@ fn containers_join_are_checked_and_leave() {
     );
     assert!(code == 1 && text.contains("1.1.0"), "{code} {text}");
 
-    // A container whose namespace is gone is deleted, and deleting again is no failure.
+    // DEL of a container whose namespace is gone succeeds, also a second time.
     store.ns = None;
     for _ in 0..2 {
         let output = plugin.call(host, "DEL", &store, &db);
@@ -342,6 +342,31 @@ fn containers_join_are_checked_and_leave() {
     );
     assert_eq!((bed.devices().len(), bed.workloads()), (1, 1));
     plugin.done(host, "DEL", &two);
+    assert_eq!((bed.devices().len(), bed.workloads()), (0, 0));
+}
+
+/// Which of two edges a container is on cannot be guessed: DEL must not succeed without looking.
+#[test]
+fn a_host_with_two_edges_needs_the_name_of_one() {
+    if !root("a_host_with_two_edges_needs_the_name_of_one") {
+        return;
+    }
+    let bed = Bed::new();
+    let pod = Pod::new("one");
+    bed.plugin.done(&bed.host, "ADD", &pod);
+    let other = format!("{}-other", bed.edge);
+    let document =
+        format!("version = 1\n[[edge]]\nname = \"{other}\"\n[[tenant]]\nname = \"blue\"\n");
+    let path = file("other.toml", &document);
+    let applied = weir(&bed.host, &["apply", path.to_str().expect("UTF-8")]);
+    assert!(applied.status.success(), "{}", stderr(&applied));
+    let (code, text) = bed.plugin.refused(&bed.host, "DEL", &pod, &[]);
+    assert!(code == 7 && text.contains(&other), "{code} {text}");
+    let named = [("edge", Value::from(bed.edge.as_str()))];
+    let output = bed.plugin.call(&bed.host, "DEL", &pod, &named);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let gone = weir(&bed.host, &["net", "delete", "--edge", &other]);
+    assert!(gone.status.success(), "{}", stderr(&gone));
     assert_eq!((bed.devices().len(), bed.workloads()), (0, 0));
 }
 

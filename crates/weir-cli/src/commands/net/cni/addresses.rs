@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_network::model::{Network, Subnet};
 use weir_value::Prefix;
 
-/// So many addresses of a prefix are tried: of an IPv6 prefix nobody waits for all.
+/// Limit of addresses tried in a prefix: an IPv6 prefix has too many to try all.
 const TRIED: u128 = 1 << 16;
 
-/// Addresses of a network that somebody has: workloads, gateways, routers.
+/// Addresses in use: those of workloads, gateways and routers of the network.
 fn taken(network: &Network) -> BTreeSet<IpAddr> {
     let workloads = network.workloads.iter();
     let workloads = workloads.flat_map(|one| one.addresses.known());

@@ -51,8 +51,12 @@ impl Backing {
         let folder = config.config.as_deref().unwrap_or(Path::new(SETTINGS));
         let settings = Settings::of(folder).map_err(|error| CniError::config(error.to_string()))?;
         let Some(settings) = settings.store else {
-            let (edge, _) = running_edge(config.edge.as_deref())
-                .map_err(|error| CniError::absent(error.to_string()))?;
+            let edge = match running_edge(config.edge.as_deref()) {
+                Ok((edge, _)) => edge,
+                // Only this means that no networks run.
+                Err(RuntimeError::Failed(text)) => return Err(CniError::absent(text)),
+                Err(error) => return Err(error.into()),
+            };
             return Ok(Backing { edge, store: None });
         };
         let edge = config.edge.clone().or(settings.edge).unwrap_or_else(|| {

@@ -69,7 +69,7 @@ fn answer(outcome: Result<Option<Value>, (CniError, &str)>) -> ExitCode {
     };
     match output::json(&value) {
         Ok(()) => code,
-        // Nobody reads.
+        // Standard output is closed.
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -135,6 +135,7 @@ fn workload_of<'n>(network: &'n Network, attachment: &Attachment) -> Option<&'n 
 /// What an addition gave a container.
 struct Joined {
     workload: String,
+    /// Each with the length of its prefix and the router of the subnet.
     addresses: Vec<(IpAddr, u8, Option<IpAddr>)>,
     mtu: u16,
 }
@@ -186,7 +187,7 @@ fn add(call: &Call) -> Result<Value, CniError> {
     match outcome {
         Ok(joined) => Ok(result(call, &attachment, mac.to_string(), &joined)),
         Err(error) => {
-            // What is told is why it failed. The runtime deletes what was added before it adds again.
+            // The error to report is why the addition failed. Runtimes call DEL before they add again.
             if is_new {
                 let _ = backing.delete(&call.config.network, &name);
             }
@@ -363,7 +364,7 @@ fn result(call: &Call, attachment: &Attachment, mac: String, joined: &Joined) ->
     })
 }
 
-/// What is gone already is no failure.
+/// Succeeds if nothing is left to delete.
 fn delete(call: &Call) -> Result<(), CniError> {
     let attachment = call.attachment();
     // First, so that nothing of the container is sent any more; of a namespace that is gone it is gone, too.
