@@ -5,7 +5,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,31 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Captures a port to a file, whole frames; returns when it listens.
+pub(crate) fn tcpdump(ns: &NetNs, port: &str, capture: &Path) -> Child {
+    let mut command = ns.command("tcpdump").expect("namespace");
+    let child = command
+        .args([
+            "-i",
+            port,
+            "-s",
+            "0",
+            "-B",
+            "65536",
+            "--immediate-mode",
+            "-U",
+            "-w",
+        ])
+        .arg(capture)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("tcpdump starts");
+    until("tcpdump listens", || {
+        capture.metadata().is_ok_and(|m| m.len() > 0)
+    });
+    child
 }
 
 /// A running sensor; killed when dropped.
@@ -242,26 +267,7 @@ fn checksums_that_devices_are_left_with() {
         ] {
             let folder = Folder::new(&format!("sums-{off}-{side}"));
             let capture = folder.0.join("same.pcap");
-            let mut dump = ns.command("tcpdump").expect("namespace");
-            let mut dump = dump
-                .args([
-                    "-i",
-                    port,
-                    "-s",
-                    "0",
-                    "-B",
-                    "65536",
-                    "--immediate-mode",
-                    "-U",
-                    "-w",
-                ])
-                .arg(&capture)
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("tcpdump starts");
-            until("tcpdump listens", || {
-                capture.metadata().is_ok_and(|m| m.len() > 0)
-            });
+            let mut dump = tcpdump(ns, port, &capture);
             let sensor = Sensor::start(ns, &folder, &["-i", port]);
             bed.talk(0, 20);
             until("alerts", || folder.alerts() == [20; 3]);

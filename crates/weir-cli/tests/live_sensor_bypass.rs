@@ -7,13 +7,12 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_kernel::NetNs;
-use weir_kernel::bed;
 use weir_packet::build::Frame;
 use weir_xsk::{PacketConfig, PacketPort, Port};
 
 use crate::live_bed::root;
 use crate::live_sensor::{Folder, Sensor, until};
+use crate::live_sensor_workers::Bed;
 
 const RULES: &str = "alert tcp any any -> any 9000 (msg:\"large\"; content:\"ELEPHANT\"; bypass; sid:1;)\n\
 alert udp any any -> any 9001 (msg:\"large\"; content:\"ELEPHANT\"; bypass; sid:2;)\n\
@@ -25,31 +24,9 @@ const KEYS: &[u8] = b"\x00\x00\x00\x0c\x0a\x15\0\0\0\0\0\0\0\0\0\0";
 /// Rounds behind the beginning: a packet of each end.
 const ROUNDS: usize = 200;
 
-/// A host with a port that gets a copy of traffic, which `tap` sends.
-struct Bed {
-    tap: NetNs,
-    host: NetNs,
-}
-
 impl Bed {
-    fn new() -> Bed {
-        let bed = Bed {
-            tap: NetNs::create("wbyp-t").expect("namespace"),
-            host: NetNs::create("wbyp-h").expect("namespace"),
-        };
-        for ns in [&bed.tap, &bed.host] {
-            bed::without_ipv6(ns).expect("sysctl");
-        }
-        let end = |ns, name| bed::End {
-            ns,
-            name,
-            addresses: &[],
-        };
-        bed::veth(end(&bed.tap, "copy0"), end(&bed.host, "mirror0")).expect("veth");
-        bed
-    }
-
-    fn send(&self, frames: &[Vec<u8>]) {
+    /// Sends frames once, as fast as they are taken.
+    fn burst(&self, frames: &[Vec<u8>]) {
         self.tap
             .run(|| {
                 let config = PacketConfig {
@@ -241,14 +218,14 @@ fn run(bed: &Bed, name: &str, args: &[&str]) -> (Said, Value) {
     let args = [&["-i", "mirror0"], args, &LET_GO].concat();
     let sensor = Sensor::with_rules(&bed.host, &folder, RULES, &args);
     let [begins, goes_on, ends] = traffic();
-    bed.send(&begins);
+    bed.burst(&begins);
     // Until it is decided, and sockets have their filter: a socket that is quiet is looked at ten times a second.
     until("what begins is heard", || {
         folder.records("alert").len() >= 6
     });
     std::thread::sleep(Duration::from_millis(600));
-    bed.send(&goes_on);
-    bed.send(&ends);
+    bed.burst(&goes_on);
+    bed.burst(&ends);
     std::thread::sleep(Duration::from_millis(300));
     let (summary, err) = sensor.stop();
     let capture = &summary["capture"];
@@ -317,7 +294,7 @@ fn a_dead_sensor_leaves_nothing() {
     let args = [&["-i", "mirror0", "--bypass", "xdp"][..], &LET_GO].concat();
     let mut sensor = Sensor::with_rules(&bed.host, &folder, RULES, &args);
     let [begins, ..] = traffic();
-    bed.send(&begins);
+    bed.burst(&begins);
     until("alerts", || folder.records("alert").len() >= 6);
     assert!(bed.shown().contains("xdp"), "{}", bed.shown());
     sensor.0.kill().expect("it runs");
@@ -405,13 +382,13 @@ fn what_a_packet_of_an_encrypted_session_costs() {
         let folder = Folder::new(&format!("bypass-cost-{place}"));
         let args = [&["-i", "mirror0", "--bypass", place][..], &LET_GO].concat();
         let sensor = Sensor::with_rules(&bed.host, &folder, RULES, &args);
-        bed.send(&begins);
+        bed.burst(&begins);
         until("it begins", || !folder.records("alert").is_empty());
         std::thread::sleep(Duration::from_millis(600));
         let process = sensor.0.id();
         let before = cpu(process);
         for _ in 0..count / BURST {
-            bed.send(&burst);
+            bed.burst(&burst);
         }
         std::thread::sleep(Duration::from_millis(300));
         let after = cpu(process);

@@ -102,6 +102,13 @@ fn number(value: &Value) -> u64 {
         .unwrap_or_else(|| panic!("no number: {value}"))
 }
 
+/// A sensor on the port that gets the copy.
+fn shedding(bed: &Bed, folder: &Folder, workers: &str, shed: &str) -> Sensor {
+    let listen = ["-i", "mirror0", "-k", "none"];
+    let args = [&listen[..], &["--shed", shed, "--workers", workers]].concat();
+    Sensor::with_rules(&bed.host, folder, RULES, &args)
+}
+
 /// Does something while a sensor runs for 10 ms in 100: an overload also where the rules cost little.
 fn stopping<T>(sensor: &Sensor, f: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
@@ -144,17 +151,7 @@ fn attacks_in_flows_that_are_kept() {
     for (workers, shed) in [("1", "none"), ("1", "flows"), ("2", "flows")] {
         let bed = Bed::new();
         let folder = Folder::new(&format!("shed-{workers}-{shed}"));
-        let args = [
-            "-i",
-            "mirror0",
-            "-k",
-            "none",
-            "--shed",
-            shed,
-            "--workers",
-            workers,
-        ];
-        let sensor = Sensor::with_rules(&bed.host, &folder, RULES, &args);
+        let sensor = shedding(&bed, &folder, workers, shed);
         let offered = stopping(&sensor, || send(&bed, flows, 60_000.0));
         let sent = bed.sent();
         let (summary, _) = sensor.stop();
@@ -203,17 +200,7 @@ fn nothing_is_left_out_without_load() {
     for workers in ["1", "2"] {
         let bed = Bed::new();
         let folder = Folder::new(&format!("shed-quiet-{workers}"));
-        let args = [
-            "-i",
-            "mirror0",
-            "-k",
-            "none",
-            "--shed",
-            "flows",
-            "--workers",
-            workers,
-        ];
-        let sensor = Sensor::with_rules(&bed.host, &folder, RULES, &args);
+        let sensor = shedding(&bed, &folder, workers, "flows");
         send(&bed, FLOWS, 5_000.0);
         std::thread::sleep(Duration::from_millis(500));
         let (summary, _) = sensor.stop();

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,7 +14,7 @@ use weir_packet::build::Frame;
 use weir_xsk::{PacketConfig, PacketPort, Port};
 
 use crate::live_bed::root;
-use crate::live_sensor::{Folder, Sensor, until};
+use crate::live_sensor::{Folder, Sensor, tcpdump};
 
 const RULES: &str = "alert tcp any any -> any 80 (msg:\"request\"; flow:established,to_server; content:\"NEEDLE\"; sid:1;)\n\
 alert udp any any -> any any (msg:\"whole datagram\"; content:\"FIRST\"; content:\"LAST\"; sid:2;)\n\
@@ -204,26 +203,7 @@ fn alerts_are_those_of_the_file() {
         let bed = Bed::new();
         let folder = Folder::new(&format!("workers-{workers}"));
         let capture = folder.0.join("same.pcap");
-        let mut dump = bed.host.command("tcpdump").expect("namespace");
-        let mut dump = dump
-            .args([
-                "-i",
-                "mirror0",
-                "-s",
-                "0",
-                "-B",
-                "65536",
-                "--immediate-mode",
-                "-U",
-                "-w",
-            ])
-            .arg(&capture)
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("tcpdump starts");
-        until("tcpdump listens", || {
-            capture.metadata().is_ok_and(|m| m.len() > 0)
-        });
+        let mut dump = tcpdump(&bed.host, "mirror0", &capture);
         let args = ["-i", "mirror0", "-k", "none", "--workers", workers];
         let sensor = Sensor::with_rules(&bed.host, &folder, RULES, &args);
         bed.send(&frames, frames.len(), Duration::from_millis(300));

@@ -101,7 +101,7 @@ fn a_flood_of_sources_lets_nobody_in_above_the_limit() {
             ReplayHook::Tc => tc_engines(),
             _ => engines(),
         };
-        nobody_above(hook, &kinds, SHORT);
+        limit_holds(hook, &kinds, SHORT);
     }
 }
 
@@ -113,10 +113,10 @@ fn a_flood_of_a_million_sources_lets_nobody_in_above_the_limit() {
     // The interpreter has its part above; a million packets take it too long.
     let mut kinds = engines();
     kinds.retain(|kind| *kind != EngineKind::User);
-    nobody_above(ReplayHook::Xdp, &kinds, LONG);
+    limit_holds(ReplayHook::Xdp, &kinds, LONG);
 }
 
-fn nobody_above(hook: ReplayHook, kinds: &[EngineKind], (sources, limits): (u32, u32)) {
+fn limit_holds(hook: ReplayHook, kinds: &[EngineKind], (sources, limits): (u32, u32)) {
     let names = 4 * limits;
     let policy = policy(&format!(
         "limits {limits}\nconnections {}\nadd-stateful udp timeout 20s\nudp-dport 53 drop over 2 connections per source",
@@ -192,13 +192,13 @@ fn stay_at_their_limit(name: &str, hook: Hook) {
         let added = written(&read(text)).into_iter();
         let edits = added.map(|rule| Edit::Add(Box::new(rule))).collect();
         let edited = far.run(|| {
-            let mut running = live.running().lock().expect("nobody panicked");
+            let mut running = live.running().lock().expect("not poisoned");
             running.edit(edits)
         });
         edited.expect("namespace").expect("changes").rebuilt
     };
     let open = || {
-        let running = live.running().lock().expect("nobody panicked");
+        let running = live.running().lock().expect("not poisoned");
         let limits = running.limits().expect("reads");
         assert_eq!((limits[0].rule, limits[0].connections), (2, Some(2)));
         limits[0].open.expect("connections are counted")
@@ -219,14 +219,14 @@ fn stay_at_their_limit(name: &str, hook: Hook) {
     assert!(!edit("udp-dport 9 drop\n"));
     stays("a rule behind");
     let compact = || {
-        let mut running = live.running().lock().expect("nobody panicked");
+        let mut running = live.running().lock().expect("not poisoned");
         running.compact().map(drop)
     };
     far.run(compact).expect("namespace").expect("rebuilds");
     stays("a rebuild");
     assert!(edit("tcp-dport 9 mod ip-dscp 8\n"));
     stays("a rebuild for a rule that rewrites");
-    // With another limit of this kind the tables lie elsewhere, and all begin anew.
+    // With another limit of this kind the tables have another layout, and all counts start from 0.
     assert!(edit("udp-dport 10 drop over 1 connections\n"));
     assert_eq!(open(), OpenConnections::default());
     assert!(arrives(2), "{name}: it is the first that is counted");

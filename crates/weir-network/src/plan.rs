@@ -90,6 +90,7 @@ impl EdgeNetworks {
     /// The plan without the devices of these names: packets to their workloads have no link (`no_link`), all else is as it was.
     #[must_use]
     pub fn without_devices(&self, names: &[String]) -> EdgeNetworks {
+        let names: BTreeSet<&String> = names.iter().collect();
         let mut plan = self.clone();
         plan.devices.retain(|one| {
             let is_here = !names.contains(&one.device);

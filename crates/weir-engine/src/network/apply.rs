@@ -901,10 +901,10 @@ impl Look {
         held(&self.state.functions, function, map)
     }
 
-    /// How the devices of workloads differ by now.
+    /// Compares the devices of workloads with those that are attached.
     ///
     /// # Errors
-    /// There is no socket to ask by.
+    /// The kernel refused a socket.
     pub fn device_changes(&self) -> Result<DeviceChanges, NetworkError> {
         let workloads = self.state.devices.iter();
         let workloads: Vec<&DeviceState> = workloads

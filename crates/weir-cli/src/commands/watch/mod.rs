@@ -90,7 +90,7 @@ struct Session {
     until: Option<Instant>,
 }
 
-/// A graph or the networks of an edge: each has programs, names and events of its own.
+/// A graph or the networks of an edge: each with its programs, names and events.
 struct Part {
     runs: Runs,
     names: Names,
