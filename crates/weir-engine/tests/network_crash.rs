@@ -287,6 +287,53 @@ fn killing_the_control_program_loses_no_packet() {
     assert_eq!(seen, (sent, 0));
 }
 
+/// How often each reader looks at least, and how many read at a time.
+const LOOKS: (u32, usize) = (300, 2);
+
+/// So many generations each of them finds at least.
+const GENERATIONS: usize = 5;
+
+#[test]
+fn whoever_looks_while_generations_change_finds_one() {
+    if !root("whoever_looks_while_generations_change_finds_one") {
+        return;
+    }
+    let bed = bed();
+    bed.apply_on("e1", &document(true, 1)).expect("applied");
+    let name = &bed.names["e1"];
+    let mut child = victim(&bed, "never").spawn().expect("started");
+    let until = Instant::now() + Duration::from_secs(60);
+    let read = || {
+        let (mut looks, mut seen) = (0, std::collections::BTreeSet::new());
+        while looks < LOOKS.0 || seen.len() < GENERATIONS && Instant::now() < until {
+            let look = network::look(name).map_err(|error| error.to_string())?;
+            let look = look.ok_or("an edge that runs was not found")?;
+            assert!(look.text.contains("10.1.0.7"), "{}", look.text);
+            seen.insert(look.generation);
+            looks += 1;
+            // Whoever changes the networks needs the processor as well.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok::<usize, String>(seen.len())
+    };
+    let found: Vec<Result<usize, String>> = std::thread::scope(|scope| {
+        let readers = (0..LOOKS.1).map(|_| scope.spawn(|| bed.edges["e1"].run(read)));
+        let readers: Vec<_> = readers.collect();
+        let ended = readers
+            .into_iter()
+            .map(|reader| reader.join().expect("ended"));
+        ended.map(|read| read.expect("in the namespace")).collect()
+    });
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let found = found.into_iter();
+    let found: Vec<usize> = found
+        .map(|read| read.expect("every look found the networks"))
+        .collect();
+    eprintln!("readers found generations: {found:?}");
+    assert!(found.iter().all(|seen| *seen >= GENERATIONS), "{found:?}");
+}
+
 /// This file once more as another process, in the namespace of the edge.
 fn victim(bed: &Bed, step: &str) -> Command {
     let this = std::env::current_exe().expect("known");

@@ -146,9 +146,12 @@ pub fn remove(name: &str) -> Result<bool, KernelError> {
     let Some(index) = iface::find_index(name) else {
         return Ok(false);
     };
-    send(RTM_DELLINK, 0, &Message::link(index))
-        .map(|()| true)
-        .map_err(|e| KernelError::sys(format!("remove device {name}"), e))
+    match send(RTM_DELLINK, 0, &Message::link(index)) {
+        Ok(()) => Ok(true),
+        // Gone meanwhile: with the namespace of its other end, or by another hand.
+        Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(false),
+        Err(e) => Err(KernelError::sys(format!("remove device {name}"), e)),
+    }
 }
 
 /// Up, and without an IPv6 address of its own making, so that the stack says nothing on it.

@@ -67,8 +67,8 @@ pub struct Changed {
     pub applied: Option<NetworksApplied>,
 }
 
-/// How long a change waits for other changes of the same edge.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a change waits for other changes of the same edge: those of a host that starts many containers at once.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The pause before it tries again.
 const PAUSE: Duration = Duration::from_millis(5);

@@ -45,7 +45,7 @@ pub(super) fn read_state(
     folder: &Path,
     maps: &EdgeMaps,
 ) -> Result<Option<State>, EdgeError> {
-    let generation = maps.generation()?;
+    let mut generation = maps.generation()?;
     if generation == 0 {
         return Ok(None);
     }
@@ -53,9 +53,18 @@ pub(super) fn read_state(
         name: name.to_owned(),
         why,
     };
-    let pin = state::pin_name(generation);
-    let map = Map::open(&folder.join(&pin))?;
-    let map = map.ok_or_else(|| damaged(format!("{pin} is gone")))?;
+    let map = loop {
+        let pin = state::pin_name(generation);
+        if let Some(map) = Map::open(&folder.join(&pin))? {
+            break map;
+        }
+        // A generation that is switched away from meanwhile takes its state with it.
+        let now = maps.generation()?;
+        if now == generation {
+            return Err(damaged(format!("{pin} is gone")));
+        }
+        generation = now;
+    };
     let state = state::read(&map).map_err(damaged)?;
     if state.maps_layout != weir_bpf::abi::STATE_LAYOUT {
         return Err(EdgeError::OtherVersion {

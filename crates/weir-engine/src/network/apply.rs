@@ -781,9 +781,36 @@ fn here(edge: &str, state: &State) -> Result<(), NetworkError> {
 }
 
 /// What runs: the latest state whose generation its set's word has.
+///
+/// Takes no lock. A change that happens meanwhile may remove a state between the moments when its name and its word are read, so that none
+/// or half of one is found. Such an answer holds only if a second reading finds the same pins and words.
 fn find(path: &Path) -> Result<Option<Running>, NetworkError> {
-    let mut generations: Vec<u64> = pinned::names(path)?
-        .iter()
+    let mut before = None;
+    loop {
+        let mut seen = Seen {
+            names: pinned::names(path)?,
+            words: Vec::new(),
+        };
+        let found = find_among(path, &mut seen);
+        if matches!(&found, Ok(Some(running)) if running.set.is_whole())
+            || before.as_ref() == Some(&seen)
+        {
+            return found;
+        }
+        before = Some(seen);
+    }
+}
+
+/// What a reading of an edge's folder saw: names of pins, and the words of the sets that it opened.
+#[derive(PartialEq, Eq)]
+struct Seen {
+    names: Vec<String>,
+    words: Vec<u64>,
+}
+
+fn find_among(path: &Path, seen: &mut Seen) -> Result<Option<Running>, NetworkError> {
+    let names = seen.names.iter();
+    let mut generations: Vec<u64> = names
         .filter_map(|name| state::generation_of(name, "state-"))
         .collect();
     generations.sort_unstable();
@@ -801,7 +828,9 @@ fn find(path: &Path) -> Result<Option<Running>, NetworkError> {
         let Some(set) = Set::open(path, &set_prefix(state.set), state.capacity, pair)? else {
             continue;
         };
-        if set.generation()? == generation {
+        let word = set.generation()?;
+        seen.words.push(word);
+        if word == generation {
             let state = Arc::new(state);
             return Ok(Some(Running { state, set }));
         }
@@ -824,22 +853,35 @@ pub struct DeviceChanges {
 /// Its state cannot be read.
 pub fn look(edge: &str) -> Result<Option<Look>, NetworkError> {
     let folder = folder_of(edge)?;
-    let Some(running) = find(&folder)? else {
-        return Ok(None);
-    };
-    let generation = running.state.generation;
-    let text = state::read_document(&folder, generation);
-    Ok(Some(Look {
-        generation,
-        capacity: running.state.capacity,
-        text: text.map_err(|why| NetworkError::OtherVersion { why })?,
-        numbers: Arc::clone(&running.state.numbers),
-        devices: (running.state.devices.iter())
-            .map(|device| device.name.clone())
-            .collect(),
-        set: running.set,
-        state: running.state,
-    }))
+    let mut running = find(&folder)?;
+    loop {
+        let Some(found) = running else {
+            return Ok(None);
+        };
+        let generation = found.state.generation;
+        match state::read_document(&folder, generation) {
+            Ok(text) => {
+                let devices = found.state.devices.iter();
+                return Ok(Some(Look {
+                    generation,
+                    capacity: found.state.capacity,
+                    text,
+                    numbers: Arc::clone(&found.state.numbers),
+                    devices: devices.map(|device| device.name.clone()).collect(),
+                    set: found.set,
+                    state: found.state,
+                }));
+            }
+            // The document of a generation that has ended goes with it.
+            Err(why) => {
+                running = find(&folder)?;
+                let now = running.as_ref().map(|now| now.state.generation);
+                if now == Some(generation) {
+                    return Err(NetworkError::OtherVersion { why });
+                }
+            }
+        }
+    }
 }
 
 /// The latest generation that an edge's folder knows of, which may not be followed yet; `None`: nothing runs.

@@ -168,6 +168,11 @@ impl Set {
         Ok(Some(set))
     }
 
+    /// Whether all its maps and programs on devices are there.
+    pub(super) fn is_whole(&self) -> bool {
+        self.maps.len() == MAPS.len() && self.programs.len() >= ON_DEVICES.len()
+    }
+
     /// Index of the end of the pair that packets go around by.
     #[must_use]
     pub fn pair(&self) -> u32 {

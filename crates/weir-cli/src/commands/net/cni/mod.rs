@@ -27,8 +27,8 @@ use self::backing::Backing;
 use self::call::{Attachment, Call, CniError, Command, Read, VERSIONS};
 use crate::output;
 
-/// How long an addition waits until the edge carries the container's packets.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// How long an addition waits until the edge carries the container's packets. Runtimes give a call some minutes.
+const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// How often an address is chosen again because another addition was faster.
