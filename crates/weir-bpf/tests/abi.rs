@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 
-use weir_bpf::{OBJECTS, abi, object};
+use weir_bpf::{BASELINES, MONITORS, OBJECTS, TOOLS, abi, object};
 use weir_packet::Reason;
 use weir_vm::{Btf, Object};
 
@@ -584,6 +584,25 @@ fn objects_use_no_kernel_functions_and_need_no_relocations_against_a_kernel() {
             !text.contains(".kconfig"),
             "{name} depends on the kernel's configuration"
         );
+    }
+}
+
+#[test]
+fn objects_unpack_to_what_was_compiled() {
+    let folders = [
+        (&OBJECTS[..], ""),
+        (&BASELINES[..], "baselines/"),
+        (&MONITORS[..], "monitor/"),
+        (&TOOLS[..], "tools/"),
+    ];
+    for (table, folder) in folders {
+        assert!(!table.is_empty());
+        // From the last one on: forms of an object are asked for before what they were compressed with.
+        for object in table.iter().rev() {
+            let path = format!("{}/{folder}{}.bpf.o", env!("OUT_DIR"), object.name);
+            let compiled = std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+            assert!(object.bytes() == compiled, "{}", object.name);
+        }
     }
 }
 
