@@ -17,7 +17,7 @@ use weir_lab::firewall::random::{
 
 const LONG: Duration = Duration::from_secs(600);
 /// Plays of a short run, and of a long one between two looks at the clock.
-const PLAYS: u32 = 150;
+const PLAYS: u32 = 110;
 
 fn talk() -> impl Strategy<Value = Talk> {
     let kind = prop_oneof![4 => Just(Kind::Tcp), 2 => Just(Kind::Udp), 1 => Just(Kind::Echo)];

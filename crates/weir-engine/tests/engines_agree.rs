@@ -49,7 +49,7 @@ fn options() -> impl Strategy<Value = ReplayOptions> {
 
 #[test]
 fn generated_policies_do_the_same_to_generated_packets_in_every_engine() {
-    let cases = cases(280);
+    let cases = cases(200);
     let engines = engines();
     let coverage = packets(TestRunner::new(config(cases, file!())), &engines);
     eprintln!("{cases} policies x {PACKETS} packets: reference and {engines:?} agree\n{coverage}");
@@ -92,7 +92,7 @@ fn packets(mut runner: TestRunner, engines: &[EngineKind]) -> Coverage {
 
 #[test]
 fn generated_connections_are_the_same_in_every_engine() {
-    let cases = cases(110);
+    let cases = cases(75);
     let engines = engines();
     let (coverage, connected) = conversations(TestRunner::new(config(cases, file!())), &engines);
     eprintln!(

@@ -199,7 +199,7 @@ fn generated_filters_do_what_their_rules_say_in_every_engine() {
         .unwrap_or(if std::env::var_os("WEIR_LONG").is_some() {
             3000
         } else {
-            300
+            200
         });
     let mut seen: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut refused = 0u32;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::captures::{captures, dealt, ethernet, examples};
+use crate::captures::{captures, dealt, ethernet, half_of_examples};
 use crate::common::{Sample, engines, policy};
 use crate::filters::planned as filter;
 use crate::graph::{LEAVES, Led, Said, agree, empty, instance, plan as graph_of, port, ports};
@@ -234,7 +234,7 @@ fn both_directions_are_translated() {
     );
 }
 
-/// Every example policy behind a port on tc, over the captures dealt to it, one packet of two as one that leaves.
+/// Example policies, each behind a port on tc, over the captures dealt to it, one packet of two as one that leaves.
 #[test]
 fn policies_agree_over_captures() {
     let long = std::env::var_os("WEIR_LONG").is_some();
@@ -250,7 +250,7 @@ fn policies_agree_over_captures() {
         sample.port += LEAVES;
     }
     let mut seen = [0; 5];
-    for (number, path) in examples().into_iter().enumerate() {
+    for (number, path) in half_of_examples(0).into_iter().enumerate() {
         let parsed = weir_policy::parse_file(&path);
         let parsed = parsed.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let samples: Vec<Sample> = dealt(&samples, number).flatten().cloned().collect();

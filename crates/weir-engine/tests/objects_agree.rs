@@ -14,7 +14,7 @@ use weir_engine::EngineKind;
 use weir_vm::{LoadError, Object};
 
 /// Frames a program sees unless `WEIR_LONG=1`.
-const FRAMES: usize = 1_500;
+const FRAMES: usize = 1_000;
 
 #[test]
 fn every_program_of_xdp_tools_runs_as_in_the_kernel() {

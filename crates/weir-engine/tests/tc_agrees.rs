@@ -72,7 +72,7 @@ fn captures_through_every_example() {
 #[test]
 fn generated_policies_over_generated_packets() {
     let engines = tc_engines();
-    let cases = cases(110);
+    let cases = cases(80);
     let sample = (
         weir_packet::generate::frame(),
         0u64..2_000_000_000,
@@ -131,7 +131,7 @@ fn generated_policies_over_generated_packets() {
 #[test]
 fn generated_connections() {
     let engines = tc_engines();
-    let cases = cases(60);
+    let cases = cases(45);
     let (coverage, connected) = conversations(TestRunner::new(config(cases, file!())), &engines);
     eprintln!(
         "{cases} policies x 100 packets: reference and {engines:?} agree\n{coverage}\n{connected:?}"

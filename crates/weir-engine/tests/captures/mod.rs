@@ -32,6 +32,21 @@ pub(crate) fn examples() -> Vec<PathBuf> {
     policies
 }
 
+/// Every second example policy, from `first` on; all of them in the long form (`WEIR_LONG=1`). Graphs on tc take one half, graphs on XDP the
+/// other: each policy runs in the kernel in a graph of one of the two, and by itself on both hooks.
+pub(crate) fn half_of_examples(first: usize) -> Vec<PathBuf> {
+    let step = if std::env::var_os("WEIR_LONG").is_some() {
+        1
+    } else {
+        2
+    };
+    examples()
+        .into_iter()
+        .skip(first % step)
+        .step_by(step)
+        .collect()
+}
+
 /// Packets that a policy meets, by capture: all in the long form (`WEIR_LONG=1`), else one capture in [`DEALT`]. The policy's number says where
 /// it begins, so that every capture meets a share of the policies.
 pub(crate) fn dealt(all: &[Vec<Sample>], policy: usize) -> impl Iterator<Item = &[Sample]> {
