@@ -57,7 +57,7 @@ fn generated_policies_judge_generated_packets_as_nftables_does() {
         return;
     };
     let long = std::env::var("WEIR_LONG").as_deref() == Ok("1");
-    let cases = if long { 3_000 } else { 240 };
+    let cases = if long { 3_000 } else { 340 };
     let bed = Bed::build();
     let strategy = (
         weir_policy::generate::policy_text(),

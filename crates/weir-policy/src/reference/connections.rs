@@ -464,12 +464,14 @@ impl Connections {
         Ok(outer)
     }
 
-    /// A handled packet of the flow passes, or opened it.
+    /// A handled packet of the flow passes, or opened it. The window is that of its first segment already: to judge that again would take it for a
+    /// retransmission.
     pub(super) fn mark(
         &mut self,
         policy: &Policy,
         id: FlowId,
         fit: Fit,
+        opens: bool,
         input: &Input<'_>,
         layout: &Layout,
     ) {
@@ -477,7 +479,7 @@ impl Connections {
             return;
         };
         let side = usize::from(!fit.is_forward());
-        if flow.window.is_some() {
+        if flow.window.is_some() && !opens {
             match flow.judge(policy, fit, input, layout) {
                 Some(Judgement::Counts(window, shown)) => {
                     flow.window = Some(window);

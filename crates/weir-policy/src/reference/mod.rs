@@ -634,7 +634,8 @@ impl Reference {
             notes,
         );
         if let Some((id, fit)) = flow {
-            self.connections.mark(&self.policy, id, fit, input, layout);
+            let opens = matches!(place, Place::Opened(_));
+            (self.connections).mark(&self.policy, id, fit, opens, input, layout);
             self.connections.expect(id, fit, input, layout);
         }
         if self.stateful && is_first_fragment(layout) {

@@ -253,6 +253,20 @@ fn three_retransmissions_in_a_row_shorten_the_time_out() {
 }
 
 #[test]
+fn a_segment_that_opens_a_connection_is_no_retransmission() {
+    let data = || out(ACK, 1001, 5001).payload(&[1; 100]).build();
+    let mut bench = Bench::new(POLICY);
+    bench.pass(&data());
+    bench.pass(&back(ACK, 5001, 1001).build());
+    for _ in 0..2 {
+        bench.pass(&data());
+        assert_eq!(lives(&bench), 28);
+    }
+    bench.pass(&data());
+    assert_eq!(lives(&bench), 25);
+}
+
+#[test]
 fn windows_are_scaled_if_both_sides_say_so() {
     for (client, server, edge) in [
         (true, true, 1001 + (100 << 7)),
