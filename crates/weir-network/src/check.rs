@@ -22,6 +22,7 @@ use weir_policy::{Diagnostics, Report};
 pub use balancers::BALANCER;
 pub(crate) use shape::Shape;
 
+use crate::files::Carried;
 use crate::graph::{End, Graph};
 use crate::model::{Document, Function, Network, SIDES};
 use crate::plan::shared_slot;
@@ -175,19 +176,36 @@ fn planned(
     let mut all = Vec::new();
     for (network, graph) in document.networks.iter().zip(graphs) {
         let mut of_network = Vec::new();
+        let files = Carried::new(network, files);
         for (at, function) in network.functions.iter().enumerate() {
-            let own_program = !function.is_router() && shared_slot(function).is_none();
             if shared_slot(function).is_some() {
                 no_keys(function, report);
             }
-            of_network.push(match own_program {
-                true => plan_one(network, graph, at, files, report, texts),
+            of_network.push(match has_own_program(function) {
+                true => plan_one(network, graph, at, &files, report, texts),
                 false => None,
             });
+        }
+        for file in files.unused() {
+            report
+                .warning(
+                    0,
+                    file.name.span,
+                    format!(
+                        "no function of the network names the file `{}`",
+                        file.name.value
+                    ),
+                )
+                .help("remove it, or name it in `policy`");
         }
         all.push(of_network);
     }
     all
+}
+
+/// Whether a kind turns the keys of a function into an instance.
+pub(crate) fn has_own_program(function: &Function) -> bool {
+    !function.is_router() && shared_slot(function).is_none()
 }
 
 /// Instances that share a program have no keys besides `home`.
@@ -207,7 +225,7 @@ fn no_keys(function: &Function, report: &mut Report) {
     }
 }
 
-fn plan_one(
+pub(crate) fn plan_one(
     network: &Network,
     graph: &Graph,
     at: usize,
@@ -327,7 +345,9 @@ fn complain(
             end: (start + length) as u32,
         };
         let name = path.display().to_string();
-        file = match texts.iter().position(|(known, _)| *known == name) {
+        // Networks may carry different files of one name.
+        let is_it = |(known, content): &(String, String)| *known == name && *content == text;
+        file = match texts.iter().position(is_it) {
             Some(at) => at as u32 + 1,
             None => {
                 texts.push((name, text));

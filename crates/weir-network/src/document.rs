@@ -12,8 +12,8 @@ use weir_policy::{Diagnostics, Report};
 use weir_value::PortRange;
 
 use crate::model::{
-    Addresses, Allowed, Chain, Document, Edge, Function, Interface, Link, Network, Places, Punt,
-    Route, Selection, Station, Subnet, Tenant, Unknown, Vlan, Way, Workload,
+    Addresses, Allowed, Chain, Document, Edge, File, Function, Interface, Link, Network, Places,
+    Punt, Route, Selection, Station, Subnet, Tenant, Unknown, Vlan, Way, Workload,
 };
 use crate::values::{At, Kind, Mac, plain_address, plain_interface_address, plain_prefix};
 
@@ -208,6 +208,10 @@ fn read_network(
     for one in section.sections("chain", "a chain", report) {
         chains.extend(read_chain(one, report));
     }
+    let mut files = Vec::new();
+    for one in section.sections("file", "a file", report) {
+        files.extend(read_file(one, report));
+    }
     let mut workloads = Vec::new();
     for one in section.sections("workload", "a workload", report) {
         workloads.extend(read_workload(one, own, report));
@@ -224,6 +228,7 @@ fn read_network(
         functions,
         links,
         chains,
+        files,
         workloads,
     })
 }
@@ -370,6 +375,16 @@ fn read_chain(mut section: Section<'_, '_>, report: &mut Report) -> Option<Chain
         at: at?.into(),
         through: through.into_iter().map(group).collect(),
         select,
+    })
+}
+
+fn read_file(mut section: Section<'_, '_>, report: &mut Report) -> Option<File> {
+    let name = section.need("name", report);
+    let text = section.need("text", report);
+    section.finish(report);
+    Some(File {
+        name: name?.into(),
+        text: text?.value,
     })
 }
 

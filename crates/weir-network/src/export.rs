@@ -14,7 +14,7 @@ use crate::document::{
     DEVICE,
 };
 use crate::model::{
-    Addresses, Chain, Document, Edge, Function, Interface, Link, Network, Route, Selection,
+    Addresses, Chain, Document, Edge, File, Function, Interface, Link, Network, Route, Selection,
     Station, Subnet, Vlan, Way, Workload,
 };
 use crate::values::Kind;
@@ -27,6 +27,8 @@ struct Section {
     name: String,
     /// Keys and values as they are written.
     keys: Vec<(String, String)>,
+    /// Of a file: differences are told by its lines, not by its keys.
+    lines: Option<Vec<String>>,
 }
 
 impl Section {
@@ -35,6 +37,7 @@ impl Section {
             kind,
             name: name.to_owned(),
             keys: vec![("name".to_owned(), text(name))],
+            lines: None,
         }
     }
 
@@ -119,10 +122,12 @@ fn parts(network: &Network) -> impl Iterator<Item = Section> {
     let links = network.links.iter().map(link_section);
     let workloads = network.workloads.iter().map(workload_section);
     let chains = network.chains.iter().map(chain_section);
+    let files = network.files.iter().map(file_section);
     subnets
         .chain(functions)
         .chain(links)
         .chain(chains)
+        .chain(files)
         .chain(workloads)
 }
 
@@ -242,6 +247,7 @@ fn link_section(link: &Link) -> Section {
         kind: "link",
         name: format!("{} - {}", link.from.value, link.to.value),
         keys: Vec::new(),
+        lines: None,
     };
     section
         .key("from", text(&link.from))
@@ -270,6 +276,13 @@ fn chain_section(chain: &Chain) -> Section {
     if !chain.select.is_empty() {
         section.key("select", selections(&chain.select));
     }
+    section
+}
+
+fn file_section(file: &File) -> Section {
+    let mut section = Section::new("file", &file.name);
+    section.key("text", text(&file.text));
+    section.lines = Some(file.text.lines().map(str::to_owned).collect());
     section
 }
 
@@ -563,6 +576,9 @@ fn compare(before: &[Section], after: &[Section]) -> Vec<Different> {
         what,
     };
     let told = |section: &Section| {
+        if let Some(lines) = &section.lines {
+            return vec![format!("{} lines", lines.len())];
+        }
         let keys = section
             .keys
             .iter()
@@ -575,17 +591,52 @@ fn compare(before: &[Section], after: &[Section]) -> Vec<Different> {
         match old.get(&key(section)) {
             None => found.push(of(Change::Added, section, told(section))),
             Some(was) if was.keys == section.keys => {}
-            Some(was) => found.push(of(
-                Change::Changed,
-                section,
-                differences(&was.keys, &section.keys),
-            )),
+            Some(was) => {
+                let what = match (&was.lines, &section.lines) {
+                    (Some(was), Some(is)) => changed_lines(was, is),
+                    _ => differences(&was.keys, &section.keys),
+                };
+                found.push(of(Change::Changed, section, what));
+            }
         }
     }
     for section in before.iter().filter(|one| !new.contains(&key(one))) {
         found.push(of(Change::Removed, section, Vec::new()));
     }
     found
+}
+
+/// Most lines of a file that a difference quotes.
+const MOST_LINES: usize = 12;
+
+/// Lines that only one of two texts has, as `diff` marks them.
+fn changed_lines(before: &[String], after: &[String]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, i64> = BTreeMap::new();
+    for line in before {
+        *counts.entry(line.trim_end()).or_default() -= 1;
+    }
+    for line in after {
+        *counts.entry(line.trim_end()).or_default() += 1;
+    }
+    let mut found = Vec::new();
+    for (lines, sign) in [(before, '-'), (after, '+')] {
+        for line in lines {
+            let left = counts.entry(line.trim_end()).or_default();
+            if *left != 0 && (*left < 0) == (sign == '-') {
+                *left -= left.signum();
+                found.push(format!("{sign} {}", line.trim()));
+            }
+        }
+    }
+    match found.len() {
+        0 => vec!["its lines in another order, or other spaces".to_owned()],
+        many if many > MOST_LINES => {
+            found.truncate(MOST_LINES);
+            found.push(format!("and {} more lines", many - MOST_LINES));
+            found
+        }
+        _ => found,
+    }
 }
 
 fn differences(before: &[(String, String)], after: &[(String, String)]) -> Vec<String> {
@@ -655,6 +706,9 @@ name = "look"
 at = "gw.web"
 through = ["wall", ["one", "two"]]
 select = [{ protocol = "tcp", from = "10.1.0.0/24", port = "443" }, { protocol = "99" }, { protocol = "udp", to = "fd00:1::/64", from_port = "1024-65535" }, {}]
+[[network.file]]
+name = "lists/a.weir"
+text = "one\n\ttwo \"x\"\n"
 [[network.workload]]
 name = "w1"
 subnet = "web"
@@ -726,7 +780,8 @@ external = true
             .replace("mtu = 1400\n", "")
             .replace("device = \"tap1\"", "device = \"tap9\"")
             .replace("name = \"w2\"", "name = \"w3\"")
-            .replace("mtu = 1600", "mtu = 1700");
+            .replace("mtu = 1600", "mtu = 1700")
+            .replace("one\\n", "three\\n");
         let after = parse(
             &format!("{text}[[network]]\nname = \"new\"\ntenant = \"red\"\n"),
             "net.toml",
@@ -737,6 +792,7 @@ external = true
             "\
 edge e1 changed (mtu 1600 -> 1700)
 network shop changed (no mtu, was 1400)
+  file lists/a.weir changed (- one, + three)
   workload w1 changed (device \"tap1\" -> \"tap9\")
   workload w3 added (subnet \"web\", edge \"e1\", device \"tap2\", mac \"any\", address \"any\", vlan [1, 2])
   workload w2 removed

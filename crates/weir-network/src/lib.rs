@@ -12,8 +12,10 @@ pub mod dhcp;
 mod document;
 pub mod exact;
 mod export;
+mod files;
 mod graph;
 pub mod model;
+mod named;
 mod numbers;
 mod plan;
 pub mod reference;
@@ -28,6 +30,8 @@ pub use document::{
     MOST_FLOWS, MOST_IDENTIFIER, parse, parse_joined,
 };
 pub use export::{Change, Diff, Different, DifferentNetwork, diff, export};
+pub use files::Carried;
+pub use named::{NamedFile, named_files};
 pub use numbers::{Given, NO_NUMBERS, Numbers};
 pub use plan::{
     EdgeNetworks, LEARNED, Label, Labels, Lease, PlanError, PrivateFunction, PuntFunction,

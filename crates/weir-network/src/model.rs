@@ -154,8 +154,19 @@ pub struct Network {
     pub links: Vec<Link>,
     /// Functions put into links.
     pub chains: Vec<Chain>,
+    /// Files that its functions name, carried by the document.
+    pub files: Vec<File>,
     /// Devices with a place in a subnet.
     pub workloads: Vec<Workload>,
+}
+
+/// A file that a document carries: a policy, what that includes, a set or a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct File {
+    /// Its path as functions and policies name it.
+    pub name: At<String>,
+    /// What it holds.
+    pub text: String,
 }
 
 /// A segment: a bridge and its addresses.

@@ -144,6 +144,13 @@ fn reading() -> Vec<Case> {
             "device = \"tap1\"\nvlan = [1, 4095]\n",
         ),
         with("an edge without a name", "name = \"e1\"\n", ""),
+        and("a file without text", "[[network.file]]\nname = \"a\"\n"),
+        and(
+            "names of files that are no plain paths, and a file that is there twice",
+            "[[network.file]]\nname = \"./a\"\ntext = \"\"\n[[network.file]]\nname = \"\"\ntext = \"\"\n\
+             [[network.file]]\nname = \"b\"\ntext = \"\"\n[[network.file]]\nname = \"b\"\ntext = \"\"\n\
+             [[network.file]]\nname = \"c\\u0007\"\ntext = \"\"\n",
+        ),
         with(
             "something that nobody can be allowed",
             "address = \"10.1.0.7\"\n",

@@ -74,7 +74,7 @@ impl Files for Watched<'_> {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let Some(folder) = &self.folder else {
             return Err(io::Error::other(
-                "a document of the store names no files, which edges would not have; write what it holds into the document",
+                "a document of the store reads no files of hosts; `weir net store push` puts the files that a document names into it",
             ));
         };
         let bytes = folder.read(path);

@@ -1,13 +1,11 @@
 //! Middleboxes that run in graphs and networks: the policy of each, and a map of it that is asked for.
 
-use std::path::Path;
-
 use weir_engine::edge::{self, EdgeError};
 use weir_engine::network;
 use weir_functions::kind::Request;
 use weir_functions::middlebox;
-use weir_graph::Folder;
 use weir_kernel::Map;
+use weir_network::Carried;
 use weir_policy::model::Policy;
 
 use crate::error::RuntimeError;
@@ -85,6 +83,7 @@ fn in_networks(edge: &str, map: &str, found: &mut Vec<Middlebox>) -> Result<bool
     };
     let record = networks::Record::read(&look.text)?;
     let document = record.parse()?;
+    let files = record.files(&|_, _| None);
     for network in &document.networks {
         for function in &network.functions {
             let name = weir_network::instance_name(network.name.as_str(), &function.name);
@@ -95,7 +94,7 @@ fn in_networks(edge: &str, map: &str, found: &mut Vec<Middlebox>) -> Result<bool
             let request = Request {
                 name: &name,
                 keys: &function.keys,
-                files: &Folder::of(Path::new(&record.path)),
+                files: &Carried::new(network, &files),
                 ports: &[],
                 transmits: false,
             };

@@ -10,7 +10,7 @@ use weir_functions::joined::{Included, Joined};
 use weir_graph::Folder;
 use weir_kernel::Map;
 use weir_network::model::Document;
-use weir_network::{BALANCER, EdgeNetworks, Networks as Checked, Numbers};
+use weir_network::{BALANCER, EdgeNetworks, NamedFile, Networks as Checked, Numbers};
 use weir_policy::Diagnostics;
 
 use crate::error::RuntimeError;
@@ -105,11 +105,28 @@ impl Record {
         read: &mut Read,
     ) -> Result<(Checked, Diagnostics), RuntimeError> {
         let document = self.parse()?;
-        let folder = (!self.alone).then(|| Folder::of(&self.path));
-        let files = Watched::new(folder, held);
+        let files = self.files(held);
         let checked = weir_network::check(document, &files).map_err(|found| self.refused(found));
         read.extend(files.into_read());
         checked
+    }
+
+    /// Files beside the document; none of one that others wrote.
+    pub(crate) fn files<'h>(&self, held: Held<'h>) -> Watched<'h> {
+        let folder = (!self.alone).then(|| Folder::of(&self.path));
+        Watched::new(folder, held)
+    }
+
+    /// Files beside the document that functions of its networks name.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Mistakes`].
+    pub fn named_files(&self) -> Result<Vec<NamedFile>, RuntimeError> {
+        let document = self.parse()?;
+        Ok(weir_network::named_files(
+            &document,
+            &self.files(&|_, _| None),
+        ))
     }
 
     /// The document by itself.
@@ -355,11 +372,40 @@ mod tests {
                 let said = found.render(false);
                 assert!(!said.contains("root:hash"), "{said}");
                 assert!(
-                    !text.contains("policy") || said.contains("names no files"),
+                    !text.contains("policy") || said.contains("reads no files of hosts"),
                     "{said}"
                 );
             }
         }
         std::fs::remove_file(&secret).expect("removed");
+    }
+
+    /// What an edge of a store applies, keeps in its history, and rolls back to: the policy is a part of it.
+    #[test]
+    fn a_text_of_others_carries_its_policy() {
+        let text = |port: u16| {
+            format!(
+                "[[edge]]\nname = \"e1\"\n[[tenant]]\nname = \"red\"\n[[network]]\nname = \"n\"\ntenant = \"red\"\n\
+                 [[network.subnet]]\nname = \"a\"\n[[network.subnet]]\nname = \"b\"\n\
+                 [[network.link]]\nfrom = \"a\"\nto = \"w\"\n[[network.link]]\nfrom = \"w\"\nto = \"b\"\n\
+                 [[network.function]]\nname = \"w\"\nkind = \"middlebox\"\npolicy = \"w.weir\"\n\
+                 [[network.file]]\nname = \"w.weir\"\ntext = \"db: udp-dport {port} drop\\n\"\n"
+            )
+        };
+        let record = |port| {
+            let record = Record::of_text("the store", text(port));
+            Record::read(&record.write().expect("JSON")).expect("the same")
+        };
+        let [old, new] = [record(5432), record(5433)];
+        for record in [&old, &new] {
+            record.check().unwrap_or_else(|error| panic!("{error}"));
+        }
+        let [old, new] = [old, new].map(|record| record.parse().expect("read"));
+        let said = weir_network::diff(&new, &old).to_string();
+        assert!(
+            said.contains("- db: udp-dport 5433 drop")
+                && said.contains("+ db: udp-dport 5432 drop"),
+            "{said}"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Names: each is plain and there once, and what is named exists.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use weir_functions::kind::{self, suggest};
 use weir_functions::read::taken;
@@ -8,12 +9,16 @@ use weir_policy::Report;
 use weir_policy::ast::Span;
 
 use crate::document::known;
+use crate::files::plain;
 use crate::graph::{End, Names, NoEnd};
 use crate::model::{Document, Network};
 use crate::values::At;
 
 /// Longest name of anything, in bytes.
 const NAME_MAX: usize = 32;
+
+/// Longest name of a file, in bytes.
+const FILE_NAME_MAX: usize = 255;
 
 /// Kinds of functions with the interfaces `a` and `b` that networks have besides those of graphs.
 const OWN_KINDS: [&str; 1] = ["punt"];
@@ -77,6 +82,19 @@ fn check_network(network: &Network, edges: &BTreeSet<&str>, is_whole: bool, repo
         "names of workloads must be unique within a network",
         report,
     );
+    let mut seen = BTreeSet::new();
+    for file in &network.files {
+        file_name(&file.name, report);
+        if !seen.insert(file.name.as_str()) {
+            report
+                .error(
+                    0,
+                    file.name.span,
+                    format!("the file `{}` is carried twice", file.name.value),
+                )
+                .help("remove one of the two");
+        }
+    }
     let no_edge = "declare it: `[[edge]]` with `name`";
     for function in &network.functions {
         if let Some(home) = &function.home {
@@ -280,6 +298,25 @@ fn device_name(device: &At<String>, report: &mut Report) {
     if let Err(invalid) = weir_value::interface(device) {
         report.error(0, device.span, invalid.to_string());
     }
+}
+
+/// Carried files are found by their plain paths.
+fn file_name(name: &At<String>, report: &mut Report) {
+    let is_plain = |name: &str| plain(Path::new(name)).as_os_str() == name;
+    let text = match name.as_str() {
+        "" => "a file needs a name".to_owned(),
+        long if long.len() > FILE_NAME_MAX => {
+            format!("the name of a file has {} bytes", long.len())
+        }
+        odd if odd.chars().any(char::is_control) => {
+            "the name of a file contains a control character".to_owned()
+        }
+        other if !is_plain(other) => format!("`{other}` is not a plain path"),
+        _ => return,
+    };
+    report.error(0, name.span, text).help(format!(
+        "write the path as `policy` names it, without `.` and double `/`, in at most {FILE_NAME_MAX} bytes"
+    ));
 }
 
 fn exists(name: &At<String>, what: &str, names: &BTreeSet<&str>, none: &str, report: &mut Report) {
