@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::document::{NetworkPart, Parts, identifiers_of, owners};
 use crate::entry::{
-    self, Alive, EdgeEntry, NetworkEntry, Origin, ResultEntry, ResultState, StoreEntry,
+    self, Alive, EdgeEntry, FileEntry, NetworkEntry, Origin, ResultEntry, ResultState, StoreEntry,
     TenantEntry, WorkloadEntry, next_generation, written,
 };
-use crate::etcd::{Client, Compare, Header, Op, Range};
+use crate::etcd::{Client, Compare, Header, MOST_BYTES, Op, Range};
 use crate::http::StoreError;
 use crate::layout;
 use crate::local::{Fnv, digest, document};
@@ -65,6 +65,18 @@ pub enum Refused {
         identifier: u32,
         /// Who has it.
         owner: String,
+    },
+    /// An entry is larger than what one request may have.
+    #[error(
+        "{what} takes {size} bytes in the store, and one request to etcd holds {MOST_BYTES}: {advice}"
+    )]
+    Size {
+        /// What the entry is of.
+        what: String,
+        /// Its key and value.
+        size: usize,
+        /// What can be done.
+        advice: &'static str,
     },
 }
 
@@ -167,7 +179,13 @@ impl Catalogue {
     #[must_use]
     pub fn networks(&self) -> BTreeSet<String> {
         let keys = self.below(layout::NETWORKS);
-        keys.filter_map(|(rest, _, _)| Some(rest.strip_suffix("/config")?.to_owned()))
+        let names = keys.filter_map(|(_, key, _)| layout::network_of(key).map(|(name, _)| name));
+        let names: BTreeSet<&str> = names.collect();
+        let declared = |name: &&str| self.entries.contains_key(&layout::config(name));
+        names
+            .into_iter()
+            .filter(declared)
+            .map(str::to_owned)
             .collect()
     }
 
@@ -204,6 +222,15 @@ impl Catalogue {
     /// The entry cannot be read.
     pub fn workload(&self, network: &str, name: &str) -> Result<Option<WorkloadEntry>, StoreError> {
         self.get(&layout::workload(network, name))
+    }
+
+    /// Names of the files that a network carries.
+    #[must_use]
+    pub fn files(&self, network: &str) -> Vec<String> {
+        let prefix = layout::files(network);
+        self.below(&prefix)
+            .map(|(name, _, _)| name.to_owned())
+            .collect()
     }
 
     /// Names of the workloads of a network.
@@ -404,6 +431,9 @@ impl Catalogue {
             let mut sum = Fnv::new();
             for network in parts.networks.iter().filter(|one| one.tenant == *tenant) {
                 sum.add(network.text().as_bytes());
+                for file in &network.files {
+                    sum.add(file.text("network.file").as_bytes());
+                }
                 for (workload, _) in &network.workloads {
                     sum.add(workload.text("network.workload").as_bytes());
                 }
@@ -442,7 +472,10 @@ impl Catalogue {
             plan.tenants.push((tenant.clone(), entry));
         }
         plan.steps = vec![first, puts, last, deletes];
-        Ok(Ok(plan))
+        match plan.steps.iter().flatten().find_map(too_large) {
+            Some(refused) => Ok(Err(refused)),
+            None => Ok(Ok(plan)),
+        }
     }
 
     fn push_network(
@@ -489,6 +522,23 @@ impl Catalogue {
             }
         }
         let mut edges: BTreeSet<String> = network.homes.iter().cloned().collect();
+        for file in &network.files {
+            let key = layout::file(name, &file.name);
+            let text = file.text("network.file");
+            let before: Option<FileEntry> = self.get(&key)?;
+            if before.as_ref().is_some_and(|one| one.text == text) {
+                continue;
+            }
+            let generation = next_generation(before.map_or(0, |one| one.generation));
+            puts.push(Op::Put(key, written(&FileEntry { generation, text })));
+            changed = true;
+        }
+        for file in self.files(name) {
+            if network.files.iter().all(|one| one.name != file) {
+                deletes.push(Op::Delete(layout::file(name, &file)));
+                changed = true;
+            }
+        }
         let mut listed = BTreeSet::new();
         for (workload, edge) in &network.workloads {
             listed.insert(workload.name.clone());
@@ -715,6 +765,31 @@ impl Catalogue {
         }
         Ok(all)
     }
+}
+
+/// An entry that no request holds.
+fn too_large(op: &Op) -> Option<Refused> {
+    let size = op.size();
+    if size <= MOST_BYTES {
+        return None;
+    }
+    let key = op.key();
+    let (what, advice) = match layout::network_of(key) {
+        Some((network, None)) if layout::is_file(key) => {
+            let prefix = layout::files(network);
+            let name = key.strip_prefix(&prefix).unwrap_or(key);
+            (
+                format!("file `{name}` of network {network}"),
+                "split a policy with `include`, and a set into several",
+            )
+        }
+        Some((network, None)) => (
+            format!("network {network}"),
+            "move its `rules` into files that `policy` names",
+        ),
+        _ => (key.to_owned(), "shorten it"),
+    };
+    Some(Refused::Size { what, size, advice })
 }
 
 /// Whether two sections of plain keys say the same, whatever their order and spacing.

@@ -41,6 +41,8 @@ pub struct NetworkPart {
     pub tenant: String,
     /// Edges that functions have their home on.
     pub homes: Vec<String>,
+    /// Files that it carries.
+    pub files: Vec<Part>,
     /// Workloads with their edges.
     pub workloads: Vec<(Part, String)>,
     table: Table,
@@ -68,7 +70,20 @@ impl Part {
 }
 
 impl NetworkPart {
-    /// The section without workloads as text.
+    /// Carries one more file, unless it carries one of that name.
+    pub fn carry(&mut self, name: &str, text: &str) {
+        if self.files.iter().all(|file| file.name != name) {
+            let mut table = Table::new();
+            table.insert("name", value(name));
+            table.insert("text", value(text));
+            self.files.push(Part {
+                name: name.to_owned(),
+                table,
+            });
+        }
+    }
+
+    /// The section without files and workloads as text.
     #[must_use]
     pub fn text(&self) -> String {
         section("network", self.table.clone())
@@ -143,10 +158,7 @@ const WORKLOAD: &str = "[[network.workload]]";
 
 /// Keys and values of the only table of a section, without spaces and comments, in the order of the keys.
 pub(crate) fn plain(text: &str) -> Option<Vec<(String, String)>> {
-    let document: DocumentMut = text
-        .replace("[[network.workload]]", "[[workload]]")
-        .parse()
-        .ok()?;
+    let document: DocumentMut = text.replace(WORKLOAD, "[[workload]]").parse().ok()?;
     let (_, item) = document.iter().next()?;
     let table = tables(item).into_iter().next()?;
     let mut all = Vec::new();
@@ -227,14 +239,23 @@ pub fn split(text: &str) -> Result<Parts, StoreDocumentError> {
     };
     for mut table in all("network") {
         let name = name_of("network", &table)?;
-        let workloads = table.remove("workload");
+        let (workloads, files) = (table.remove("workload"), table.remove("file"));
         let mut network = NetworkPart {
             tenant: text_of(&table, "tenant"),
             homes: homes(&table),
+            files: Vec::new(),
             workloads: Vec::new(),
             name,
             table,
         };
+        for one in files.as_ref().map(tables).unwrap_or_default() {
+            // A path, with its slashes, is the last part of its key.
+            let name = text_of(&one, "name");
+            if name.is_empty() {
+                return Err(StoreDocumentError::Name { what: "file", name });
+            }
+            network.files.push(Part { name, table: one });
+        }
         for mut one in workloads.as_ref().map(tables).unwrap_or_default() {
             let name = name_of("workload", &one)?;
             let edge = match (one.get("edge").and_then(Item::as_str), &only) {
@@ -252,7 +273,7 @@ pub fn split(text: &str) -> Result<Parts, StoreDocumentError> {
     Ok(parts)
 }
 
-/// A document of entries' texts, without a version if that is 0: edges, tenants, and networks each with its workloads.
+/// A document of entries' texts, without a version if that is 0: edges, tenants, and networks each with its files and workloads.
 #[must_use]
 pub fn join<'t>(
     version: u64,
@@ -374,7 +395,7 @@ mod tests {
 
     const DOCUMENT: &str = "version = 3\n# edges\n[[edge]]\nname = \"e1\"\nunderlay = \"192.0.2.1\"\n[[edge]]\nname = \"e2\"\n[[tenant]]\nname = \"red\"\n\
         [[network]]\nname = \"shop\"\ntenant = \"red\"\n[[network.subnet]]\nname = \"web\"\nprefix = \"10.1.0.0/24\"\n\
-        [[network.function]]\nname = \"wall\"\nkind = \"filter\"\nhome = \"e2\"\n\
+        [[network.function]]\nname = \"wall\"\nkind = \"filter\"\nhome = \"e2\"\n[[network.file]]\nname = \"lib/a.weir\"\ntext = \"all drop\\n# [[network.workload]]\\n\"\n\
         [[network.workload]]\nname = \"w1\"\nsubnet = \"web\"\nedge = \"e1\"\n[[network]]\nname = \"b\"\ntenant = \"red\"\n\
         subnet = [{ name = \"s\" }]\nworkload = [{ name = \"x\", subnet = \"s\", edge = \"e2\" }]\n";
 
@@ -384,11 +405,12 @@ mod tests {
             .networks
             .iter()
             .map(|network| {
+                let files = network.files.iter().map(|part| part.text("network.file"));
                 let workloads = network
                     .workloads
                     .iter()
                     .map(|(part, _)| part.text("network.workload"));
-                (network.text(), workloads.collect())
+                (network.text(), files.chain(workloads).collect())
             })
             .collect();
         join(
@@ -413,6 +435,8 @@ mod tests {
         );
         assert_eq!(parts.networks[0].homes, ["e2"]);
         assert_eq!(parts.networks[1].workloads[0].1, "e2");
+        assert_eq!(parts.networks[0].files[0].name, "lib/a.weir");
+        assert!(!parts.networks[0].text().contains("all drop"));
         let again = joined(&parts);
         let twice = joined(&split(&again).expect("right"));
         assert_eq!(again, twice, "what is joined is split into the same");

@@ -42,6 +42,15 @@ pub struct NetworkEntry {
     pub homes: Vec<String>,
 }
 
+/// A file that a network carries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// Grows with each write.
+    pub generation: u64,
+    /// Its section `[[network.file]]`.
+    pub text: String,
+}
+
 /// Who wrote a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

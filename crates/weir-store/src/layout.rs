@@ -12,7 +12,7 @@ pub const STORE: &str = "/weir/v1/store";
 /// Declared edges: what `[[edge]]` says.
 pub const EDGES: &str = "/weir/v1/edges/";
 
-/// Networks: `config`, `head` and `workloads/NAME` of each.
+/// Networks: `config`, `head`, `files/PATH` and `workloads/NAME` of each.
 pub const NETWORKS: &str = "/weir/v1/networks/";
 
 /// Documents of tenants.
@@ -64,6 +64,27 @@ pub fn workloads(network: &str) -> String {
 #[must_use]
 pub fn workload(network: &str, name: &str) -> String {
     format!("{NETWORKS}{network}/workloads/{name}")
+}
+
+/// Files that a network carries.
+#[must_use]
+pub fn files(network: &str) -> String {
+    format!("{NETWORKS}{network}/files/")
+}
+
+/// A file that a network carries. Its name is a path, and the last part of the key.
+#[must_use]
+pub fn file(network: &str, name: &str) -> String {
+    format!("{NETWORKS}{network}/files/{name}")
+}
+
+/// Whether a key is that of a file.
+#[must_use]
+pub fn is_file(key: &str) -> bool {
+    let rest = key
+        .strip_prefix(NETWORKS)
+        .and_then(|rest| rest.split_once('/'));
+    rest.is_some_and(|(_, rest)| rest.starts_with("files/"))
 }
 
 /// A tenant.
@@ -121,6 +142,15 @@ mod tests {
             Some(("shop", Some("w1")))
         );
         assert_eq!(network_of(&edge("e1")), None);
+        // The path of a file is not taken for another kind of key.
+        for name in ["a.weir", "config", "workloads/w1", "../x", "/etc/a.weir"] {
+            let key = file("shop", name);
+            assert_eq!(
+                (network_of(&key), is_file(&key)),
+                (Some(("shop", None)), true)
+            );
+        }
+        assert!(!is_file(&config("files")) && !is_file(&workload("shop", "files")));
         assert_eq!(identifier(4096), "/weir/v1/identifiers/00004096");
         // No network's keys are among those of another.
         assert!(!config("shop2").starts_with(&network("shop")));

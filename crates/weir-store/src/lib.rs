@@ -21,8 +21,8 @@ pub mod tls;
 
 pub use document::{NetworkPart, Part, Parts, StoreDocumentError, join, split, with_keys};
 pub use entry::{
-    Alive, EdgeEntry, NetworkEntry, Origin, ResultEntry, ResultState, StoreEntry, TenantEntry,
-    WorkloadEntry, next_generation,
+    Alive, EdgeEntry, FileEntry, NetworkEntry, Origin, ResultEntry, ResultState, StoreEntry,
+    TenantEntry, WorkloadEntry, next_generation,
 };
 pub use etcd::{Client, Compare, Event, Header, KeyValue, Op, Range, Watch};
 pub use follow::{Applied, Follower, Options, Published, Report, version_of};

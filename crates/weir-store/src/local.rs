@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::document::join;
-use crate::entry::{self, EdgeEntry, NetworkEntry, WorkloadEntry};
+use crate::entry::{self, EdgeEntry, FileEntry, NetworkEntry, WorkloadEntry};
 use crate::etcd::{KeyValue, Range};
 use crate::http::StoreError;
 use crate::layout;
@@ -298,20 +298,24 @@ pub(crate) fn document(
                 let workload: WorkloadEntry = entry::read(key, value)?;
                 parts.entry(network).or_default().1.push(workload.text);
             }
-            Some((network, None)) if key.ends_with("/config") => {
+            Some((network, None)) if layout::is_file(key) => {
+                let file: FileEntry = entry::read(key, value)?;
+                parts.entry(network).or_default().1.push(file.text);
+            }
+            Some((network, None)) if *key == layout::config(network) => {
                 parts.entry(network).or_default().0 = Some(entry::read(key, value)?);
             }
             _ => {}
         }
     }
-    // Workloads whose network is not there yet wait for it.
+    // Files and workloads whose network is not there yet wait for it.
     let whole: Vec<(&NetworkEntry, &Vec<String>)> = (parts.values())
-        .filter_map(|(network, workloads)| Some((network.as_ref()?, workloads)))
+        .filter_map(|(network, parts)| Some((network.as_ref()?, parts)))
         .collect();
     let tenants: BTreeSet<&str> = whole.iter().map(|(one, _)| one.tenant.as_str()).collect();
-    let networks = whole.iter().map(|(network, workloads)| {
-        let workloads = workloads.iter().map(String::as_str).collect();
-        (network.text.as_str(), workloads)
+    let networks = whole.iter().map(|(network, parts)| {
+        let parts = parts.iter().map(String::as_str).collect();
+        (network.text.as_str(), parts)
     });
     let sections = sections.iter().map(String::as_str);
     Ok(join(version, sections, &tenants, networks))

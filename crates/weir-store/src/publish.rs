@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::catalogue::Plan;
 use crate::entry::written;
-use crate::etcd::{Client, Compare, MOST_OPERATIONS, Op};
+use crate::etcd::{Client, Compare, MOST_BYTES, MOST_OPERATIONS, Op};
 use crate::http::StoreError;
 use crate::layout;
 
@@ -19,7 +19,7 @@ pub struct Sizes {
     pub revision: i64,
 }
 
-/// Writes a plan. With more entries than a transaction holds, additions come first, then what makes them known, then removals; the tenant's entry says
+/// Writes a plan. With more entries or bytes than a transaction holds, additions come first, then what makes them known, then removals; the tenant's entry says
 /// until the end that this goes on.
 ///
 /// # Errors
@@ -33,7 +33,9 @@ pub async fn write(client: &mut Client, plan: &Plan) -> Result<Sizes, StoreError
         .iter()
         .map(|(name, entry)| Op::Put(layout::tenant(name), written(entry)))
         .collect();
-    let is_one = all.len() <= MOST_OPERATIONS && plan.compare.len() <= MOST_OPERATIONS;
+    let is_one = all.len() <= MOST_OPERATIONS
+        && plan.compare.len() <= MOST_OPERATIONS
+        && all.iter().map(|op| op.size()).sum::<usize>() <= MOST_BYTES;
     if is_one {
         // A key is written once in a transaction.
         let begun = |op: &&&Op| !completed.iter().any(|one| one.key() == op.key());
@@ -44,10 +46,7 @@ pub async fn write(client: &mut Client, plan: &Plan) -> Result<Sizes, StoreError
             .map(|()| sizes);
     }
     let written: BTreeSet<&str> = all.iter().map(|op| op.key()).collect();
-    let chunks = plan
-        .steps
-        .iter()
-        .flat_map(|step| step.chunks(MOST_OPERATIONS));
+    let chunks = plan.steps.iter().flat_map(|step| chunks(step));
     for (at, ops) in chunks.enumerate() {
         // Each entry is compared where it is written; what is only compared, at first.
         let here = |Compare::Revision(key, _): &&Compare| {
@@ -58,6 +57,23 @@ pub async fn write(client: &mut Client, plan: &Plan) -> Result<Sizes, StoreError
     }
     send(client, &[], &completed, &mut sizes).await?;
     Ok(sizes)
+}
+
+/// What fits one transaction each, in order.
+fn chunks(mut ops: &[Op]) -> Vec<&[Op]> {
+    let mut all = Vec::new();
+    while !ops.is_empty() {
+        let mut size = 0;
+        let fits = ops.iter().take(MOST_OPERATIONS).take_while(|op| {
+            size += op.size();
+            size <= MOST_BYTES
+        });
+        // One that is too large for any is refused before it comes here.
+        let (chunk, rest) = ops.split_at(fits.count().max(1));
+        all.push(chunk);
+        ops = rest;
+    }
+    all
 }
 
 async fn send(

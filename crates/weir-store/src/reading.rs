@@ -92,7 +92,7 @@ pub(crate) fn edges_of(entries: &Entries, own: &str) -> BTreeSet<String> {
             Some((_, Some(_))) => {
                 edges.extend(entry::read::<WorkloadEntry>(key, value).map(|one| one.edge));
             }
-            Some((_, None)) if key.ends_with("/config") => {
+            Some((network, None)) if *key == layout::config(network) => {
                 let homes = entry::read::<NetworkEntry>(key, value).map(|one| one.homes);
                 edges.extend(homes.into_iter().flatten());
             }

@@ -408,3 +408,77 @@ fn documents_are_pushed_whole_and_crossing_changes_are_refused() {
         assert_eq!(left, 0);
     });
 }
+
+#[test]
+fn files_are_entries_of_their_own_and_no_request_is_too_large() {
+    if !has_etcd() {
+        return;
+    }
+    let cluster = cluster(1);
+    let settings = settings(&cluster, 1);
+    let with = |version: u32, files: &[(&str, usize)]| {
+        let mut text = document(version, 2);
+        for (name, size) in files {
+            // Each line is one byte longer in an entry, where its end is escaped.
+            let content = "x".repeat(79) + "\\n";
+            let content = content.repeat(size / 80);
+            text.push_str(&format!(
+                "[[network.file]]\nname = \"{name}\"\ntext = \"{content}\"\n"
+            ));
+        }
+        text
+    };
+    block_on(async {
+        let mut client = Client::new(&settings).expect("certificates");
+        let small = with(1, &[("lib/a.weir", 800), ("workloads/b", 80)]);
+        let pushed = push(&mut client, &small, false).await.expect("asked");
+        assert_eq!(pushed, Ok(1), "one transaction");
+        let stored = Catalogue::read(&mut client).await.expect("readable");
+        assert_eq!(stored.files("n"), ["lib/a.weir", "workloads/b"]);
+        assert_eq!(stored.workloads("n"), ["w0", "w1"]);
+        let written = |stored: &Catalogue, key: &str| stored.entries[key].1;
+        let config = layout::config("n");
+        let first = written(&stored, &config);
+
+        // Another text is another document, and writes this file only.
+        let other = with(1, &[("lib/a.weir", 1600), ("workloads/b", 80)]);
+        let refused = push(&mut client, &other, false).await.expect("asked");
+        assert!(
+            matches!(refused, Err(Refused::Version { .. })),
+            "{refused:?}"
+        );
+        let other = other.replace("version = 1", "version = 2");
+        let pushed = push(&mut client, &other, false).await.expect("asked");
+        assert_eq!(pushed, Ok(1));
+        let stored = Catalogue::read(&mut client).await.expect("readable");
+        assert_eq!(written(&stored, &config), first);
+        let file = |name: &str| layout::file("n", name);
+        assert!(written(&stored, &file("lib/a.weir")) > first);
+        assert_eq!(written(&stored, &file("workloads/b")), first);
+        // Whoever watches the network is told of it.
+        assert!(file("lib/a.weir").starts_with(&layout::network("n")));
+
+        // Three files that fit no transaction together, and one that fits none.
+        let large = [("1", 900_000), ("2", 900_000), ("3", 900_000)];
+        let pushed = push(&mut client, &with(3, &large), false).await;
+        let transactions = pushed.expect("asked").expect("accepted");
+        assert!(transactions >= 4, "{transactions}");
+        let stored = Catalogue::read(&mut client).await.expect("readable");
+        assert_eq!(stored.files("n"), ["1", "2", "3"], "the others are gone");
+        let text = stored.document().expect("readable");
+        let again = split(&text).expect("a document");
+        assert_eq!(again.networks[0].files.len(), 3);
+        let refused = push(&mut client, &with(4, &[("4", 1_600_000)]), false).await;
+        let refused = refused.expect("asked").expect_err("too large");
+        let said = refused.to_string();
+        assert!(
+            said.starts_with("file `4` of network n takes 16") && said.contains("holds 1400000"),
+            "{said}"
+        );
+        let after = Catalogue::read(&mut client).await.expect("readable");
+        assert_eq!(
+            after.header.revision, stored.header.revision,
+            "nothing is written"
+        );
+    });
+}

@@ -244,6 +244,7 @@ fn planned(
         let (_, warnings) = record.check()?;
         output::tell(&warnings.render(output::stderr_has_color()));
     }
+    carry(&mut parts, record)?;
     // Which links leave an edge is known of the checked document only, and what a link has as identifier does not change that.
     let merged = merged(catalogue, &parts)?;
     let (checked, _) = merged.check()?;
@@ -276,6 +277,38 @@ fn planned(
         version: parts.version,
     };
     Ok((plan, pushed))
+}
+
+/// Puts the files beside a document that its functions name into it: edges do not have them.
+fn carry(parts: &mut Parts, record: &Record) -> Result<(), Failure> {
+    for file in record.named_files()? {
+        let shown = file.name.display();
+        let wrong = |why: String| {
+            Failure::Usage(format!(
+                "network {}: the file `{shown}` {why}",
+                file.network
+            ))
+        };
+        let bytes = file
+            .content
+            .map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            wrong(format!("is not text: byte {at} is not UTF-8"))
+        })?;
+        let name = file
+            .name
+            .to_str()
+            .ok_or_else(|| wrong("has no UTF-8 name".to_owned()))?;
+        if let Some(network) = parts
+            .networks
+            .iter_mut()
+            .find(|one| one.name == file.network)
+        {
+            network.carry(name, &text);
+        }
+    }
+    Ok(())
 }
 
 /// The store with a document in it, before identifiers are given.
