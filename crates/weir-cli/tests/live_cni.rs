@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -158,6 +159,27 @@ impl Pod {
         }
         false
     }
+}
+
+/// Whether one container gets answers of another from a port.
+fn is_answered(one: &Pod, other: &Pod, address: IpAddr, port: u16, patience: Duration) -> bool {
+    let IpAddr::V4(address) = address else {
+        panic!("{address} is of IPv4");
+    };
+    let (client, server) = (one.socket(0), other.socket(port));
+    let to = SocketAddr::new(IpAddr::V6(address.to_ipv6_mapped()), port);
+    let until = Instant::now() + patience;
+    let mut bytes = [0; 8];
+    while Instant::now() < until {
+        let _ = client.send_to(b"?", to);
+        if let Ok((_, from)) = server.recv_from(&mut bytes) {
+            let _ = server.send_to(b"!", from);
+            if client.recv(&mut bytes).is_ok() {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Addresses of an answer to ADD.
@@ -474,5 +496,232 @@ fn containers_on_two_edges_of_a_store_reach_each_other() {
     plugins[0].done(&bed.edges[0].ns, "DEL", &pods[0]);
     plugins[1].done(&bed.edges[1].ns, "DEL", &pods[1]);
     let status = bed.edges[0].status("10s");
+    assert_eq!(status["converged"], true, "{status}");
+}
+
+/// Two edges of a store; the network of their containers has a firewall between its subnets, whose policy consists of files that only the host has
+/// which pushes them.
+struct Separated {
+    bed: StoreBed,
+    plugins: Vec<Plugin>,
+    _cluster: weir_testdata::etcd::Cluster,
+    _core: NetNs,
+}
+
+impl Separated {
+    fn new() -> Separated {
+        let core = NetNs::create("wcnip").expect("a namespace");
+        let mut bed = StoreBed::new(&core, 2);
+        let mut cluster = cluster_in(&core, &bed.folder.join("etcd"));
+        cluster.start_all();
+        bed.configure(&cluster);
+        for edge in &mut bed.edges {
+            edge.start();
+        }
+        let plugins = (bed.edges.iter())
+            .zip(["web", "db"])
+            .map(|(edge, subnet)| Plugin::new(&edge.folder, "red-net", subnet));
+        Separated {
+            plugins: plugins.collect(),
+            bed,
+            _cluster: cluster,
+            _core: core,
+        }
+    }
+
+    /// The document, whose firewall lets clients open flows to one port. A connection is a connection on one edge.
+    fn document(&self, version: u32, port: u16) -> String {
+        let folder = self.bed.folder.join("policies");
+        fs::create_dir_all(folder.join("lib")).expect("writable");
+        for (name, text) in [
+            (
+                "pods.weir",
+                "include \"lib/open.weir\"\nset clients = file \"clients.txt\"\nrest: all drop\n"
+                    .to_owned(),
+            ),
+            (
+                "lib/open.weir",
+                format!("open: add-stateful in b ip-saddr in @clients udp-dport {port} accept\n"),
+            ),
+            ("clients.txt", "10.1.0.0/24\n".to_owned()),
+        ] {
+            fs::write(folder.join(name), text).expect("writable");
+        }
+        let path = self.bed.document("red", version, &[], true);
+        let mut text = fs::read_to_string(&path).expect("readable");
+        text.push_str(&format!(
+            "[[network.subnet]]\nname = \"db\"\nprefix = \"10.2.0.0/24\"\n\
+             [[network.function]]\nname = \"gw\"\nkind = \"router\"\n\
+             interface = [{{ name = \"web\", address = \"10.1.0.1/24\" }}, {{ name = \"db\", address = \"10.2.0.1/24\" }}]\n\
+             [[network.function]]\nname = \"wall\"\nkind = \"middlebox\"\nhome = \"{}\"\npolicy = \"policies/pods.weir\"\n\
+             [[network.link]]\nfrom = \"web\"\nto = \"gw.web\"\n\
+             [[network.link]]\nfrom = \"db\"\nto = \"wall\"\n[[network.link]]\nfrom = \"wall\"\nto = \"gw.db\"\n",
+            self.bed.edges[0].name
+        ));
+        fs::write(&path, text).expect("writable");
+        path
+    }
+
+    fn done(&self, edge: usize, command: &str, pod: &Pod) -> Value {
+        self.plugins[edge].done(&self.bed.edges[edge].ns, command, pod)
+    }
+
+    /// Kills a call after a time, or after less if the call is faster: it ends killed.
+    fn kill_one(&self, edge: usize, command: &str, pod: &Pod, mut after: Duration) {
+        loop {
+            if command == "DEL" {
+                self.done(edge, "ADD", pod);
+            }
+            let ns = &self.bed.edges[edge].ns;
+            let mut child = self.plugins[edge].begin(ns, command, pod, &[]);
+            std::thread::sleep(after);
+            child.kill().expect("killed");
+            let status = child.wait().expect("it ended");
+            if status.signal().is_some() {
+                return;
+            }
+            assert!(status.success(), "{command} {}", pod.id);
+            self.done(edge, "DEL", pod);
+            after /= 2;
+        }
+    }
+
+    /// Devices of containers on both hosts, and workloads of the store.
+    fn left(&self) -> ([usize; 2], usize) {
+        let devices = [0, 1].map(|edge| {
+            let ns = &self.bed.edges[edge].ns;
+            let all = ns.run(weir_kernel::links::all).expect("namespace");
+            let all = all.expect("devices").into_iter();
+            all.filter(|one| one.name.starts_with("cni")).count()
+        });
+        let text = self.bed.edges[0].done(&["net", "store", "export"]);
+        (devices, text.matches("[[network.workload]]").count())
+    }
+
+    /// A command of one host, as its operator gives it.
+    fn on_host(&self, edge: usize, args: &[&str]) -> String {
+        let edge = &self.bed.edges[edge];
+        let mut command = (edge.ns)
+            .command(env!("CARGO_BIN_EXE_weir"))
+            .expect("namespace");
+        command.args(args).env("STATE_DIRECTORY", &edge.state);
+        let output = command.output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{args:?}: {}{text}",
+            stderr(&output)
+        );
+        text
+    }
+}
+
+#[test]
+fn a_policy_separates_containers_on_two_edges_of_a_store() {
+    if !root("a_policy_separates_containers_on_two_edges_of_a_store") || !has_etcd() {
+        return;
+    }
+    let bed = Separated::new();
+    let first = &bed.bed.edges[0];
+    let document = bed.document(1, 7000);
+    first.done(&["net", "store", "push", &document]);
+    let [left, right] = [Pod::new("left"), Pod::new("right")];
+    let results = [bed.done(0, "ADD", &left), bed.done(1, "ADD", &right)];
+    let [here, there] = results.each_ref().map(|result| addresses(result)[0]);
+    let only = |port: u16| {
+        assert!(is_answered(&left, &right, there, port, PATIENCE), "{port}");
+        for other in [7000, 7001, 7002].into_iter().filter(|one| *one != port) {
+            assert!(!left.reaches(&right, there, other, SILENCE), "{other}");
+        }
+        // The flow was opened from one side; the other side may not open any.
+        assert!(!right.reaches(&left, here, port, SILENCE), "{port} back");
+    };
+    only(7000);
+
+    // Another port: one file changes, and the document of that version with it.
+    let document = bed.document(2, 7001);
+    let difference = first.done(&["net", "store", "diff", &document]);
+    assert!(
+        difference.contains("file policies/lib/open.weir changed")
+            && difference.contains("udp-dport 7001 accept")
+            && !difference.contains("clients.txt"),
+        "{difference}"
+    );
+    first.done(&["net", "store", "push", &document, "--wait", "20s"]);
+    only(7001);
+    // What an edge has of it is whole without the files of the host that pushed it.
+    fs::remove_dir_all(bed.bed.folder.join("policies")).expect("there");
+    let export = first.done(&["net", "store", "export"]);
+    assert!(export.contains("udp-dport 7001"), "{export}");
+    let name = bed.bed.edges[0].name.clone();
+    // The host's history has the policy of each time.
+    bed.on_host(0, &["rollback", "--edge", &name]);
+    only(7000);
+    first.agent().signal(rustix::process::Signal::HUP);
+    first.status("20s");
+    only(7001);
+    for file in ["policies/none.weir", "/etc/hostname"] {
+        let text = fs::read_to_string(&document).expect("readable");
+        let text = text
+            .replace("policies/pods.weir", file)
+            .replace("version = 2", "version = 3");
+        let path = self::file("wrong.toml", &text);
+        let refused = first.weir(&["net", "store", "push", path.to_str().expect("UTF-8")]);
+        assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    }
+    // The exported document is complete: pushed again it says the same.
+    let path = file("export.toml", &format!("version = 2\n{export}"));
+    let again = first.done(&["net", "store", "diff", path.to_str().expect("UTF-8")]);
+    assert!(again.contains("the store says the same"), "{again}");
+    only(7001);
+    bed.done(0, "DEL", &left);
+    bed.done(1, "DEL", &right);
+    assert_eq!(bed.left(), ([0, 0], 0));
+    first.status("10s");
+}
+
+#[test]
+fn killed_calls_on_two_edges_of_a_store_are_mended() {
+    if !root("killed_calls_on_two_edges_of_a_store_are_mended") || !has_etcd() {
+        return;
+    }
+    let rounds = match std::env::var_os("WEIR_LONG") {
+        Some(_) => 100,
+        None => 12,
+    };
+    let bed = Separated::new();
+    let document = bed.document(1, 7000);
+    bed.bed.edges[0].done(&["net", "store", "push", &document]);
+    let begun = Instant::now();
+    let [left, right] = [Pod::new("left"), Pod::new("right")];
+    let first = [bed.done(0, "ADD", &left), bed.done(1, "ADD", &right)];
+    let whole = begun.elapsed() / 2;
+    let there = addresses(&first[1])[0];
+    for round in 0..rounds {
+        let edge = round % 2;
+        let pod = Pod::new(&format!("killed{round}"));
+        let command = if round % 6 > 3 { "DEL" } else { "ADD" };
+        let after = whole.mul_f64((round % 11) as f64 / 10.0);
+        bed.kill_one(edge, command, &pod, after);
+        if round % 4 < 2 {
+            let added = bed.done(edge, "ADD", &pod);
+            bed.done(edge, "CHECK", &pod);
+            let again = bed.done(edge, "ADD", &pod);
+            assert_eq!(addresses(&added), addresses(&again), "round {round}");
+        }
+        bed.done(edge, "DEL", &pod);
+        bed.done(edge, "DEL", &pod);
+        assert_eq!(bed.left(), ([1, 1], 2), "round {round}");
+    }
+    for (edge, pod) in [&left, &right].into_iter().enumerate() {
+        bed.done(edge, "CHECK", pod);
+        assert_eq!(
+            addresses(&bed.done(edge, "ADD", pod)),
+            addresses(&first[edge])
+        );
+    }
+    assert!(is_answered(&left, &right, there, 7000, PATIENCE));
+    assert!(!left.reaches(&right, there, 7001, SILENCE));
+    let status = bed.bed.edges[0].status("10s");
     assert_eq!(status["converged"], true, "{status}");
 }
