@@ -446,7 +446,6 @@ impl Following {
         let Some(text) = self.local.document()? else {
             return Ok(());
         };
-        self.save()?;
         let path = self.options.document();
         write_whole(&path, text.as_bytes()).map_err(|error| broken(&path, error))?;
         self.text = text;
@@ -454,7 +453,8 @@ impl Following {
             version: self.local.version,
             revision: self.local.revision,
         }));
-        Ok(())
+        // The agent applies it meanwhile. Where this is not written, versions go on above that of the document.
+        self.save()
     }
 
     fn save(&self) -> Result<(), Ended> {
