@@ -225,6 +225,7 @@ buffers! {
     MdnsAuthority: "mdns.authorities.rrname" [] () MDNS, Both, true, "Name of an authority record of multicast DNS.";
     MdnsAdditional: "mdns.additionals.rrname" [] () MDNS, Both, true, "Name of an additional record of multicast DNS.";
     MdnsResponse: "mdns.response.rrname" [] () MDNS, Both, true, "Any name of a response of multicast DNS: of questions, of all records, and those that records name.";
+    Dnp3Data: "dnp3_data" ["dnp3.data"] () Some(App::Dnp3), Both, false, "A message of DNP3 put together of its frames, without their sums.";
     PgsqlQuery: "pgsql.query" [] () Some(App::Pgsql), Request, false, "A simple query of PostgreSQL.";
     Krb5Client: "krb5.cname" ["krb5_cname"] () Some(App::Krb5), Response, true, "A part of the client's name in an answer of Kerberos.";
     Krb5Server: "krb5.sname" ["krb5_sname"] () Some(App::Krb5), Response, true, "A part of the server's name in an answer of Kerberos.";
@@ -233,6 +234,18 @@ buffers! {
     IkeVendor: "ike.vendor" [] () IKE, Request, true, "An identifier of a vendor that the initiator of IKE sends, hexadecimal.";
     IkeKey: "ike.key_exchange_payload" [] () IKE, Both, false, "Data of a key exchange of IKE.";
     IkeNonce: "ike.nonce_payload" [] () IKE, Both, false, "A nonce of IKE.";
+    FrameDnsPdu: "frame:dns.pdu" [] () DNS, Both, true, "A message of DNS as sent; over TCP without its length.";
+    FrameTlsPdu: "frame:tls.pdu" [] () TLS, Both, true, "A record of TLS as sent, until its end encrypts.";
+    FrameTlsHeader: "frame:tls.hdr" [] () TLS, Both, true, "Its head of 5 bytes.";
+    FrameTlsData: "frame:tls.data" [] () TLS, Both, true, "What is behind its head.";
+    FrameTlsAlert: "frame:tls.alert" [] () TLS, Both, true, "An alert in the clear, behind the head of its record.";
+    FrameTlsHeartbeat: "frame:tls.hb" [] () TLS, Both, true, "A heartbeat, behind the head of its record.";
+    FrameSshPdu: "frame:ssh.record_pdu" [] () SSH, Both, true, "A packet of SSH as sent, until its end encrypts.";
+    FrameSshHeader: "frame:ssh.record_hdr" [] () SSH, Both, true, "Its lengths and its type, 6 bytes.";
+    FrameSshData: "frame:ssh.record_data" [] () SSH, Both, true, "What is behind these.";
+    FrameRfbPdu: "frame:rfb.pdu" [] () Some(App::Rfb), Both, true, "A message of the handshake of RFB as sent.";
+    FramePgsqlPdu: "frame:pgsql.pdu" [] () Some(App::Pgsql), Both, true, "A message of PostgreSQL as sent; of rows and copies only the beginning.";
+    FrameModbusPdu: "frame:modbus.pdu" [] () Some(App::Modbus), Both, true, "A message of Modbus as sent.";
     FrameHttpRequest: "frame:http1.request" [] () HTTP, Request, true, "A request of HTTP/1 as sent, with 64 KiB of its body at most.";
     FrameHttpResponse: "frame:http1.response" [] () HTTP, Response, true, "A response of HTTP/1 as sent, with 64 KiB of its body at most.";
     FrameSmtpCommand: "frame:smtp.command_line" [] () SMTP, Request, true, "A line of an SMTP client outside of mails, with its end.";

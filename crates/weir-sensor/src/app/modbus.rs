@@ -12,6 +12,7 @@ use super::protocol::{Parser, Protocol};
 use super::text::text;
 use super::transaction::{Kind, TOO_MANY, Transaction, Transactions};
 use super::wanted::Wanted;
+use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
 
@@ -147,6 +148,8 @@ struct Modbus {
     halves: [Carry; 2],
     /// The oldest first.
     pending: VecDeque<Pending>,
+    /// The transaction of the message that came last.
+    last: Option<u64>,
 }
 
 /// A message without its length.
@@ -182,6 +185,7 @@ impl Modbus {
             wanted: *wanted,
             halves: <[Carry; 2]>::default(),
             pending: VecDeque::new(),
+            last: None,
         }
     }
 
@@ -190,6 +194,7 @@ impl Modbus {
         let records = self.wanted.records;
         let t = out.begin(&KIND, time);
         let id = t.id;
+        self.last = Some(id);
         let mut said = describe(m);
         let mut faults = Faults::default();
         if m.function == 0 || m.function >= 0x80 {
@@ -223,6 +228,7 @@ impl Modbus {
                 t.id
             }
         };
+        self.last = Some(id);
         let Some(t) = out.find(id) else {
             return;
         };
@@ -493,6 +499,12 @@ impl Parser for Modbus {
             match d {
                 ToServer => self.request(&message, time, out),
                 ToClient => self.response(&message, time, out),
+            }
+            if self.wanted.buffers.has(Buffer::FrameModbusPdu)
+                && let Some(t) = self.last.and_then(|id| out.find(id))
+                && let Some(whole) = b.get(..HEADER + length)
+            {
+                t.frame((Buffer::FrameModbusPdu, d), whole, Some(b.len()));
             }
             Taken::Bytes(HEADER + length)
         });

@@ -473,6 +473,8 @@ impl Pgsql {
             if self.start(message, time, out).is_none() {
                 self.give_up(d, "malformed_request", time, out);
             }
+            let all = message.len();
+            self.frame((d, self.id), (bytes, all), all, out);
             return Taken::Bytes(message.len());
         }
         if d == ToClient && self.asked_encryption {
@@ -505,6 +507,7 @@ impl Pgsql {
         let Some(body) = bytes.get(5..5 + kept) else {
             return Taken::More;
         };
+        let before = self.id;
         let read = match d {
             ToServer => self.request(kind, body, size, time, out),
             ToClient => self.response(kind, body, size, out),
@@ -516,7 +519,27 @@ impl Pgsql {
             };
             self.give_up(d, event, time, out);
         }
+        let whole = 1 + length as usize;
+        // The last message of an exchange ends it.
+        let id = self.id.or(before);
+        self.frame((d, id), (bytes, 5 + kept), whole, out);
         Taken::Passing(5 + kept, size - kept as u64)
+    }
+
+    /// The frame of a message of so many bytes, of which those of `kept` are there, in a transaction.
+    fn frame(
+        &self,
+        (d, id): (Direction, Option<u64>),
+        (bytes, kept): (&[u8], usize),
+        whole: usize,
+        out: &mut Transactions,
+    ) {
+        if self.wanted.buffers.has(Buffer::FramePgsqlPdu)
+            && let Some(t) = id.and_then(|id| out.find(id))
+            && let Some(part) = bytes.get(..kept)
+        {
+            t.frame_part((Buffer::FramePgsqlPdu, d), (part, whole), bytes.len());
+        }
     }
 
     /// What comes is not understood.

@@ -238,6 +238,8 @@ pub enum Written {
     Placed(&'static [(&'static str, u64)]),
     /// Two numbers of a byte with a comma between them, which the parser notes as one of two bytes.
     Pair,
+    /// Names with commas or blanks between them: one of them.
+    Choice(&'static [(&'static str, u64)]),
     /// One of these words.
     Word(&'static [(&'static str, u64)]),
     /// Bits by name, with commas between them: all of them are set in one number, and none of those with `!`.

@@ -343,6 +343,14 @@ impl Parser for Rfb {
             let rest = sender.of_mut(&mut self.carry);
             match step {
                 Step::Took(taken, next) => {
+                    if self.wanted.buffers.has(Buffer::FrameRfbPdu)
+                        && let Some(t) = self.id.and_then(|id| out.find(id))
+                        && let Some(bytes) = carry.get(..taken)
+                    {
+                        let of = (Buffer::FrameRfbPdu, sender);
+                        // What waited for the other end to speak was given earlier.
+                        t.frame(of, bytes, (sender == d).then_some(carry.len()));
+                    }
                     rest.extend_from_slice(carry.get(taken..).unwrap_or_default());
                     self.next = next;
                 }

@@ -158,6 +158,27 @@ impl Ssh {
         true
     }
 
+    /// Frames of the packet of this length at the front of these bytes.
+    fn frames(&self, d: Direction, bytes: &[u8], length: usize, out: &mut Transactions) {
+        let end = 4 + length;
+        let parts = [
+            (Buffer::FrameSshPdu, 0..end),
+            (Buffer::FrameSshHeader, 0..6),
+            (Buffer::FrameSshData, 6..end),
+        ];
+        let Some(t) = self.id.and_then(|id| out.find(id)) else {
+            return;
+        };
+        for (buffer, range) in parts {
+            let behind = bytes.len().saturating_sub(range.start);
+            if self.wanted.buffers.has(buffer)
+                && let Some(bytes) = bytes.get(range)
+            {
+                t.frame((buffer, d), bytes, Some(behind));
+            }
+        }
+    }
+
     fn packet(&mut self, d: Direction, payload: &[u8], out: &mut Transactions) {
         match payload.first() {
             Some(20) => {
@@ -301,6 +322,7 @@ impl Parser for Ssh {
             let Some(packet) = carry.get(at + 5..at + 4 + length) else {
                 break;
             };
+            self.frames(d, &carry[at..], length, out);
             self.packet(d, &packet[..packet.len() - padding], out);
             at += 4 + length;
             if d.of(&self.halves).encrypted {

@@ -54,6 +54,9 @@ alert tcp any any -> any any (msg:"by number"; dnp3_func:5; sid:2;)
 alert dnp3 any any -> any any (msg:"relay"; flow:to_server; dnp3_obj:12,1; sid:3;)
 alert dnp3 any any -> any any (msg:"answer"; flow:to_client; dnp3_func:response; dnp3_obj:1,2; sid:4;)
 alert dnp3 any any -> any any (msg:"sum"; app-layer-event:dnp3.bad_transport_crc; sid:5;)
+alert dnp3 any any -> any any (msg:"one of two indications"; dnp3_ind:need_time,device_restart; sid:6;)
+alert dnp3 any any -> any any (msg:"a relay's command"; flow:to_server; dnp3_data; content:"|c1 05 0c 01|"; startswith; bsize:20; sid:7;)
+alert dnp3 any any -> any any (msg:"another indication"; dnp3_ind:all_stations, reserved_1; sid:23;)
 alert dnp3 any any -> any any (msg:"another function"; dnp3_func:cold_restart; sid:20;)
 alert dnp3 any any -> any any (msg:"another object"; dnp3_obj:12,2; sid:21;)
 alert dnp3 any any -> any any (msg:"event"; app-layer-event:dnp3.flooded; sid:22;)
@@ -64,7 +67,7 @@ fn functions_and_objects_are_told() {
     let tape = session();
     let how = || How::rules(RULES);
     let left = sense_tape(&tape, &how());
-    let found = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1)];
+    let found = [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1)];
     assert_eq!(counts(&left.of("alert")), found, "{}", left.text);
     for workers in [2, 4] {
         assert_eq!(sense_tape(&tape, &how().workers(workers)).text, left.text);

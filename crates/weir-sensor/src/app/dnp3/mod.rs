@@ -16,6 +16,7 @@ use super::probe::{Certainty, First, Look, StreamProbe};
 use super::protocol::{Fact, Parser, Protocol, Written};
 use super::transaction::{Kind, TOO_MANY, Transactions, Turns};
 use super::wanted::Wanted;
+use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::ToServer;
 
@@ -44,6 +45,12 @@ pub(super) const DNP3: Protocol = Protocol {
             what: "group and variation of an object of DNP3",
             ..Fact::NONE
         },
+        Fact {
+            keyword: INDICATION,
+            written: Written::Choice(INDICATIONS),
+            what: "indication that an answer of DNP3 has set",
+            ..Fact::NONE
+        },
     ],
     ..Protocol::NONE
 };
@@ -64,6 +71,7 @@ static KIND: Kind = Kind {
 
 const FUNCTION: &str = "dnp3_func";
 const OBJECT: &str = "dnp3_obj";
+const INDICATION: &str = "dnp3_ind";
 
 /// Functions (IEEE 1815, 4.4), by the names that rules have.
 const FUNCTIONS: &[(&str, u64)] = &[
@@ -107,21 +115,23 @@ const FUNCTIONS: &[(&str, u64)] = &[
 ];
 
 /// Indications of a device, from the lowest bit of the first byte on.
-const INDICATIONS: [&str; 14] = [
-    "all_stations",
-    "class_1_events",
-    "class_2_events",
-    "class_3_events",
-    "need_time",
-    "local_control",
-    "device_trouble",
-    "device_restart",
-    "no_func_code_support",
-    "object_unknown",
-    "parameter_error",
-    "event_buffer_overflow",
-    "already_executing",
-    "config_corrupt",
+const INDICATIONS: &[(&str, u64)] = &[
+    ("all_stations", 0),
+    ("class_1_events", 1),
+    ("class_2_events", 2),
+    ("class_3_events", 3),
+    ("need_time", 4),
+    ("local_control", 5),
+    ("device_trouble", 6),
+    ("device_restart", 7),
+    ("no_func_code_support", 8),
+    ("object_unknown", 9),
+    ("parameter_error", 10),
+    ("event_buffer_overflow", 11),
+    ("already_executing", 12),
+    ("config_corrupt", 13),
+    ("reserved_2", 14),
+    ("reserved_1", 15),
 ];
 
 fn look(first: &First<'_>) -> Look {
@@ -236,6 +246,17 @@ impl Dnp3 {
             let id = u64::from(object.group) << 8 | u64::from(object.variation);
             t.facts.push((OBJECT, id));
         }
+        if self.wanted.buffers.has(Buffer::Dnp3Data) {
+            t.push(Buffer::Dnp3Data, d, bytes);
+        }
+        let set = INDICATIONS.iter().filter(|(_, bit)| {
+            let byte = answers.then(|| bytes.get(2 + *bit as usize / 8)).flatten();
+            byte.is_some_and(|byte| byte >> (bit % 8) & 1 != 0)
+        });
+        let set: Vec<&(&str, u64)> = set.collect();
+        for (_, bit) in &set {
+            t.facts.push((INDICATION, *bit));
+        }
         if self.wanted.records {
             let r = &mut t.record;
             let kind = match (d, function) {
@@ -263,14 +284,9 @@ impl Dnp3 {
             }
             application.insert("complete".into(), complete.into());
             r.insert("application".into(), application.into());
-            if answers {
-                let two = bytes.get(2..4).unwrap_or_default();
-                let set = |n: usize| two.get(n / 8).is_some_and(|b| b >> (n % 8) & 1 != 0);
-                let names = INDICATIONS.iter().enumerate();
-                let told: Vec<&str> = names.filter(|(n, _)| set(*n)).map(|(_, i)| *i).collect();
-                if !told.is_empty() {
-                    r.insert("iin".into(), json!({"indicators": told}));
-                }
+            if !set.is_empty() {
+                let told: Vec<&str> = set.iter().map(|(name, _)| *name).collect();
+                r.insert("iin".into(), json!({"indicators": told}));
             }
         }
         t.finish();

@@ -202,13 +202,23 @@ impl Dns {
         }
     }
 
-    fn message(&self, direction: Direction, b: &[u8], time: u64, out: &mut Transactions) {
+    /// `behind`: bytes from the message's first one to the end of what was given.
+    fn message(
+        &self,
+        direction: Direction,
+        (b, behind): (&[u8], usize),
+        time: u64,
+        out: &mut Transactions,
+    ) {
         let t = out.begin(&KIND, time);
         t.only(direction);
         if parse(b, direction, &self.wanted, t).is_none() {
             // Ends throw such a message away: nothing that it seems to say is told to rules or to the log.
             t.clear();
             t.event("malformed_data");
+        }
+        if self.wanted.buffers.has(Buffer::FrameDnsPdu) {
+            t.frame((Buffer::FrameDnsPdu, direction), b, Some(behind));
         }
         t.finish();
     }
@@ -217,7 +227,7 @@ impl Dns {
 impl Parser for Dns {
     fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
         if self.stream != Some(true) {
-            self.message(direction, bytes, time, out);
+            self.message(direction, (bytes, bytes.len()), time, out);
             return;
         }
         let mut carry = std::mem::take(direction.of_mut(&mut self.carry));
@@ -246,7 +256,7 @@ impl Parser for Dns {
             };
             // Nothing in front of a message is no message.
             if length > 0 {
-                self.message(direction, message, time, out);
+                self.message(direction, (message, after.len()), time, out);
             }
             rest = next;
         }

@@ -16,6 +16,7 @@ use self::show::{
 };
 pub(super) use self::show::{client_record, fingerprint};
 pub(crate) use self::show::{is_told, version_name};
+use super::framed::Frames;
 use super::names::App;
 use super::probe::{Certainty, First, Look, StreamProbe};
 use super::protocol::{Fact, Log, Parser, Protocol, Sides, Written};
@@ -319,6 +320,38 @@ impl Tls {
                     Some(f) => f.1 = u64::from(version),
                     None => t.facts.push((name, u64::from(version))),
                 }
+            }
+        }
+    }
+
+    /// Frames of the record at the front of these bytes, whose body has this length.
+    fn frames(&mut self, d: Direction, bytes: &[u8], length: usize, out: &mut Transactions) {
+        let asked = self.wanted.buffers;
+        if self.wanted.said.frames == Frames::None || d.of(&self.halves).encrypted {
+            return;
+        }
+        let Some(t) = self.transaction(out) else {
+            return;
+        };
+        let special = match bytes.first() {
+            Some(21) => Some(Buffer::FrameTlsAlert),
+            Some(24) => Some(Buffer::FrameTlsHeartbeat),
+            _ => None,
+        };
+        let parts = [
+            (Some(Buffer::FrameTlsPdu), 0..5 + length),
+            (Some(Buffer::FrameTlsHeader), 0..5),
+            (Some(Buffer::FrameTlsData), 5..5 + length),
+            (special, 5..5 + length),
+        ];
+        for (buffer, range) in parts {
+            let behind = bytes.len() - range.start;
+            if let Some(buffer) = buffer.filter(|b| asked.has(*b))
+                && let Some(bytes) = bytes.get(range)
+            {
+                t.frame((buffer, d), bytes, Some(behind));
+                // Of an end that was decided before, rules are asked again.
+                *d.of_mut(&mut t.inspected) = false;
             }
         }
     }
@@ -711,6 +744,7 @@ impl Parser for Tls {
             let Some(body) = rest.get(5..5 + length) else {
                 break;
             };
+            self.frames(d, rest, length, out);
             self.record(d, kind, body, out);
             rest = &rest[5 + length..];
         }

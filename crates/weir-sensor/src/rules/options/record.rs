@@ -52,6 +52,7 @@ pub(in crate::rules) fn fact<'a>(draft: &mut Draft<'a>, fact: &Fact, opt: Opt<'a
         Written::Keyed(names) => keyed_record(draft, fact.name(), opt, names)?,
         Written::Pair => pair_record(draft, fact.name(), opt)?,
         Written::List => list_record(draft, fact.name(), opt)?,
+        Written::Choice(names) => choice_record(draft, fact.name(), opt, names)?,
         Written::Word(known) => word_record(draft, fact.name(), opt, known)?,
         Written::Flags(known) => flag_record(draft, fact.name(), opt, known)?,
         Written::Bits(known) => match opt.need()?.bytes.iter().any(u8::is_ascii_digit) {
@@ -248,6 +249,29 @@ fn names_record<'a>(
     }
     let spans: Vec<String> = spans.iter().map(|(l, h)| format!("{l}-{h}")).collect();
     record(draft, keyword, spans.join(","), negated);
+    Ok(())
+}
+
+/// Names with commas or blanks between them: one of them.
+fn choice_record<'a>(
+    draft: &mut Draft<'a>,
+    keyword: &str,
+    opt: Opt<'a>,
+    names: &[(&str, u64)],
+) -> Parsed<()> {
+    let (value, negated) = opt.need()?.unquoted()?.negation();
+    let parts = value
+        .split(b',')
+        .into_iter()
+        .flat_map(|p| p.trim().split(b' '));
+    let mut numbers = Vec::new();
+    for part in parts.filter(|p| !p.trim().bytes.is_empty()) {
+        numbers.push(number_of(part.trim(), names)?.to_string());
+    }
+    if numbers.is_empty() {
+        return Err(value.fail(Kind::Syntax, "a name is expected"));
+    }
+    record(draft, keyword, numbers.join(","), negated);
     Ok(())
 }
 
