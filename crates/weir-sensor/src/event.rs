@@ -48,13 +48,6 @@ macro_rules! events {
 const UNRAISED: &[&str] = &[
     "decoder.afp.trunc_pkt",
     "decoder.afpacket.trunc_pkt",
-    "decoder.arp.invalid_hardware_size",
-    "decoder.arp.invalid_pkt",
-    "decoder.arp.invalid_protocol_size",
-    "decoder.arp.pkt_too_small",
-    "decoder.arp.unsupported_hardware",
-    "decoder.arp.unsupported_opcode",
-    "decoder.arp.unsupported_protocol",
     "decoder.dce.pkt_too_small",
     "decoder.erspan.too_many_vlan_layers",
     "decoder.gre.version0_malformed_sre_hdr",
@@ -98,6 +91,13 @@ events! {
         NshReserved: "nsh.reserved_type", "Network service header with the reserved type 0 of metadata.";
         NshUnsupported: "nsh.unsupported_type", "Network service header with a type of metadata that is not known.";
         NshUnknownPayload: "nsh.unknown_payload", "Neither IP, Ethernet nor MPLS after a network service header.";
+        ArpTooSmall: "arp.pkt_too_small", "ARP packet without its fixed part.";
+        ArpHardware: "arp.unsupported_hardware", "ARP for another link layer than Ethernet.";
+        ArpProtocol: "arp.unsupported_protocol", "ARP for another protocol than IPv4.";
+        ArpTruncated: "arp.invalid_pkt", "ARP packet whose addresses are cut off.";
+        ArpHardwareSize: "arp.invalid_hardware_size", "ARP for Ethernet with addresses of other than 6 bytes.";
+        ArpProtocolSize: "arp.invalid_protocol_size", "ARP for IPv4 with addresses of other than 4 bytes.";
+        ArpOpcode: "arp.unsupported_opcode", "ARP packet with an operation that is not known.";
         MplsTooSmall: "mpls.header_too_small", "MPLS label cut off.";
         MplsPayloadTooSmall: "mpls.pkt_too_small", "Nothing after the MPLS labels.";
         MplsRouterAlert: "mpls.bad_label_router_alert", "Router alert label at the bottom of the stack.";
@@ -280,11 +280,11 @@ events! {
     }
 }
 
-const _: () = assert!(Event::ALL.len() <= 192);
+const _: () = assert!(Event::ALL.len() <= 256);
 
 /// A set of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Events([u64; 3]);
+pub struct Events([u64; 4]);
 
 impl Events {
     /// Adds one.
@@ -306,7 +306,7 @@ impl Events {
 
     /// Whether there is none.
     pub fn is_empty(self) -> bool {
-        self.0 == [0; 3]
+        self.0 == [0; 4]
     }
 
     /// Those of the set, in the order of the list.

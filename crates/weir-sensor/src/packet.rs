@@ -70,6 +70,8 @@ pub struct Packet<'a> {
     pub reassembled: bool,
     /// The IP header; without one there is nothing but link rules and anomalies.
     pub ip: Option<Ip>,
+    /// Its payload is a whole packet of ARP.
+    pub arp: bool,
     /// The transport header, if whole and not of a later fragment.
     pub transport: Transport,
     /// What follows the last header known: offsets into `data`.
@@ -126,6 +128,7 @@ impl<'a> Packet<'a> {
             carrier: None,
             reassembled: false,
             ip: None,
+            arp: false,
             transport: Transport::None,
             payload: 0..0,
             quoted: None,

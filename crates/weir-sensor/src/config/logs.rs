@@ -68,6 +68,8 @@ pub enum Record {
     Netflow,
     /// A dropped packet.
     Drop,
+    /// A packet of ARP.
+    Arp,
     /// A file.
     File,
     /// An event of decoding.
@@ -116,6 +118,8 @@ pub struct Kinds {
     pub anomaly_app: bool,
     /// Dropped packets.
     pub drop: Option<Drops>,
+    /// Packets of ARP; only if the configuration lists them.
+    pub arp: bool,
     /// Files.
     pub files: bool,
     /// Applications by the names of their records; `None`: all.
@@ -158,6 +162,7 @@ impl Kinds {
             Record::Flow => self.flow,
             Record::Netflow => self.netflow,
             Record::Drop => self.drop.is_some(),
+            Record::Arp => self.arp,
             Record::File => self.files,
             Record::Decode => self.anomaly_decode,
             Record::Stream => self.anomaly_stream,
@@ -186,6 +191,7 @@ impl Kinds {
             }),
             (a, b) => a.or(b),
         };
+        self.arp |= other.arp;
         self.files |= other.files;
         let both = |a: &mut Option<Vec<String>>, b: &Option<Vec<String>>| {
             let joined = a.take().zip(b.clone());
@@ -252,6 +258,7 @@ impl Kinds {
             anomaly_stream: false,
             anomaly_app: false,
             drop: None,
+            arp: false,
             files: false,
             apps: Some(Vec::new()),
             dns: DnsKinds::default(),
@@ -276,6 +283,7 @@ impl Kinds {
             anomaly_stream: false,
             anomaly_app: true,
             drop: None,
+            arp: false,
             files: true,
             apps: None,
             dns: DnsKinds::default(),
@@ -640,6 +648,7 @@ impl Section<'_> {
                 self.alert(&mut logs.options)?;
             }
             "flow" => kinds.flow = true,
+            "arp" => kinds.arp = true,
             "netflow" => kinds.netflow = true,
             "frame" => kinds.said.frames = Frames::All,
             "drop" => {

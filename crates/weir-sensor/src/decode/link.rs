@@ -2,6 +2,7 @@
 
 use weir_packet::pcap::LinkType;
 
+use super::arp::Arp;
 use super::{Decoder, u16_at, u32_at};
 use crate::event::Event;
 use crate::packet::{Carried, Packet};
@@ -113,7 +114,13 @@ impl Decoder {
             0x8847 | 0x8848 => self.mpls(packet, at),
             0x894f => self.nsh(packet, at),
             0x8864 => self.pppoe(packet, at),
-            0x0806 => self.counts.arp += 1,
+            0x0806 => {
+                self.counts.arp += 1;
+                match Arp::read(packet.payload()) {
+                    Ok(_) => packet.arp = true,
+                    Err(event) => packet.events.insert(event),
+                }
+            }
             0x8863 => pppoe_tags(packet, at),
             // LLDP, 802.1X, slow protocols, loop detection, RARP, PTP, FCoE, MACsec: known, and not for this sensor.
             0x88cc | 0x888e | 0x8809 | 0x9000 | 0x8035 | 0x88f7 | 0x8906 | 0x88e5 => {}

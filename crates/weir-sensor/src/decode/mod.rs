@@ -5,6 +5,7 @@
 
 #![warn(clippy::indexing_slicing)]
 
+mod arp;
 mod ip;
 mod link;
 mod sum;
@@ -14,6 +15,8 @@ mod tunnel;
 use std::net::IpAddr;
 
 use weir_packet::pcap::LinkType;
+
+pub(crate) use arp::Arp;
 
 use crate::event::{Event, EventCounts};
 use crate::packet::{Carried, Ip, Packet, Transport};

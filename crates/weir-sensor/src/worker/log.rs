@@ -11,6 +11,7 @@ use super::{FlowAnalysis, Line, PipelineState};
 use crate::app::{self, App, Conversation, Protocol, Transaction};
 use crate::buffer::Buffer;
 use crate::config::{Policy, Record, Wants};
+use crate::decode::Arp;
 use crate::detect::{FlowState, Match, Ruleset};
 use crate::event::Events;
 use crate::flow::{Flow, Info, Reason};
@@ -950,6 +951,19 @@ impl PipelineState {
             let number = flow.map_or(0, |f| f.info.number);
             self.line(number, record, None, start..end, 0..0);
         }
+    }
+
+    /// The record of a packet of ARP.
+    pub(super) fn log_arp(&mut self, packet: &Packet<'_>) {
+        let Ok(arp) = Arp::read(packet.payload()) else {
+            return;
+        };
+        let start = self.bytes.len();
+        let mut head = packet_head(packet, 0);
+        head.ether = self.ether.map(Link::Frame);
+        eve::arp(&mut self.bytes, &head, &arp, &self.logs.options);
+        let end = self.bytes.len();
+        self.line(0, Record::Arp, None, start..end, 0..0);
     }
 
     /// The record of a dropped packet.

@@ -611,6 +611,9 @@ impl Pipeline {
             let flow = tracked.as_ref().map(|t| slice.tracker.flow_mut(t.flow));
             state.log_events(packet, packet.events, flow.as_deref());
         }
+        if packet.arp && state.logs.kinds.arp {
+            state.log_arp(packet);
+        }
         let Some(tracked) = tracked else {
             let mut all = packet.events;
             all.extend(events);

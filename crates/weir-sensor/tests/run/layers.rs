@@ -3,6 +3,7 @@
 use weir_packet::build::Frame;
 
 use super::bed::{CLIENT, How, SERVER, START, Tape, sense_tape};
+use super::schema::hold;
 
 fn sids(tape: &Tape, rules: &str) -> Vec<u64> {
     let mut sids = sense_tape(tape, &How::rules(rules)).sids();
@@ -95,4 +96,43 @@ alert tcp any any -> any any (msg:"after"; content:"after"; sid:2;)
         tape.push(&segment(true, push, (17, 51), b"after"));
         assert_eq!(sids(&tape, rules), [1, 2]);
     }
+}
+
+#[test]
+fn packets_of_arp_have_records_where_they_are_asked_for() {
+    let arp = |opcode: u8| {
+        let mut frame = vec![0xff; 6];
+        frame.extend_from_slice(&[2, 0, 0, 0, 0, 1, 8, 6]);
+        frame.extend_from_slice(&[0, 1, 8, 0, 6, 4, 0, opcode]);
+        frame.extend_from_slice(&[2, 0, 0, 0, 0, 1, 192, 0, 2, 1]);
+        frame.extend_from_slice(&[0, 0, 0, 0, 0, 0, 192, 0, 2, 9]);
+        frame
+    };
+    let mut tape = Tape::default();
+    tape.frames = vec![(START, arp(1)), (START + 1, arp(2)), (START + 2, arp(99))];
+    let rules = r#"alert pkthdr any any -> any any (msg:"odd"; decode-event:arp.unsupported_opcode; sid:1;)"#;
+    let how = || {
+        How::rules(rules)
+            .set("outputs.0.eve-log.types.0.arp.enabled=yes")
+            .set("outputs.0.eve-log.types.1.alert.enabled=yes")
+            .set("outputs.1.fast.enabled=yes")
+    };
+    let left = sense_tape(&tape, &how());
+    hold(left.eve.iter());
+    let [request, reply] = left.of("arp")[..] else {
+        panic!("two records: {}", left.text);
+    };
+    let said = serde_json::json!({
+        "hw_type": "ethernet", "proto_type": "ipv4", "opcode": "request",
+        "src_mac": "02:00:00:00:00:01", "src_ip": "192.0.2.1",
+        "dest_mac": "00:00:00:00:00:00", "dest_ip": "192.0.2.9",
+    });
+    assert_eq!(request["arp"], said);
+    assert_eq!(reply["arp"]["opcode"], "reply");
+    assert_eq!(left.sids(), [1], "{}", left.text);
+    for workers in [2, 4] {
+        assert_eq!(sense_tape(&tape, &how().workers(workers)).text, left.text);
+    }
+    let quiet = sense_tape(&tape, &How::rules(rules));
+    assert!(quiet.of("arp").is_empty());
 }

@@ -11,7 +11,8 @@ fn mixed() -> Tape {
     let mut tape = Tape::default();
     web(&mut tape, 1, "GET / HTTP/1.0\r\n\r\n", ANSWER);
     tape.push(&Frame::new().ether_type(0x88cc).payload(&[0; 46]));
-    tape.push(&Frame::new().ether_type(0x0806).payload(&[0; 46]));
+    let request = [&[0, 1, 8, 0, 6, 4, 0, 1][..], &[0; 38]].concat();
+    tape.push(&Frame::new().ether_type(0x0806).payload(&request));
     tape.push(
         &Frame::new()
             .ip4(CLIENT, SERVER)

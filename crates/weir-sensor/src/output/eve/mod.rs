@@ -5,6 +5,7 @@
 
 mod alert;
 mod app;
+mod arp;
 mod drop;
 mod flow;
 mod frame;
@@ -13,6 +14,7 @@ mod stats;
 
 pub use alert::{AlertFacts, Effect, RuleText, Tunnel, alert, tagged};
 pub use app::{Anomaly, anomaly, file, transaction};
+pub(crate) use arp::arp;
 pub use drop::{DropFacts, dropped};
 pub use flow::{FlowFacts, TcpFacts, flow, netflow};
 pub(crate) use frame::counted;
@@ -361,26 +363,28 @@ fn begin<'a>(
     o
 }
 
+/// An address of the link layer.
+fn hardware(out: &mut Vec<u8>, address: &[u8; 6]) {
+    quoted(out, |out| {
+        for (n, byte) in address.iter().enumerate() {
+            let _ = write!(out, "{}{byte:02x}", if n > 0 { ":" } else { "" });
+        }
+    });
+}
+
 /// The inside of `ether`.
 fn write_link(mut o: Object<'_>, link: &Link<'_>) {
-    fn write(out: &mut Vec<u8>, address: &[u8; 6]) {
-        quoted(out, |out| {
-            for (n, byte) in address.iter().enumerate() {
-                let _ = write!(out, "{}{byte:02x}", if n > 0 { ":" } else { "" });
-            }
-        });
-    }
     match link {
         Link::Frame(frame) => {
             if let Some(kind) = frame.kind {
                 o.number("ether_type", u64::from(kind));
             }
-            write(o.key("src_mac"), &frame.source);
-            write(o.key("dest_mac"), &frame.destination);
+            hardware(o.key("src_mac"), &frame.source);
+            hardware(o.key("dest_mac"), &frame.destination);
         }
         Link::Flow([sources, destinations]) => {
-            json::list(o.key("dest_macs"), *destinations, write);
-            json::list(o.key("src_macs"), *sources, write);
+            json::list(o.key("dest_macs"), *destinations, hardware);
+            json::list(o.key("src_macs"), *sources, hardware);
         }
     }
     o.end();
