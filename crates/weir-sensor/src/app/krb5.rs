@@ -192,7 +192,7 @@ fn is_datagram(first: &First<'_>) -> bool {
 }
 
 /// A name of a client or a server, in its parts.
-type Name<'a> = Vec<&'a [u8]>;
+pub(super) type Name<'a> = Vec<&'a [u8]>;
 
 /// What a message says.
 #[derive(Default)]
@@ -260,6 +260,15 @@ fn read(kind: u8, message: &[u8]) -> Option<Said<'_>> {
         },
         _ => Said::default(),
     })
+}
+
+/// Realm and server of the ticket in an AP-REQ (RFC 4120, 5.5.1).
+pub(super) fn ticket_of(request: &[u8]) -> Option<(&[u8], Name<'_>)> {
+    let (tag, inside, _) = element(request)?;
+    let (_, body, _) = element(inside).filter(|_| tag == 0x6e)?;
+    let (tag, ticket) = field(body, 3)?;
+    let (_, ticket, _) = element(ticket).filter(|_| tag == 0x61)?;
+    Some((field(ticket, 1)?.1, named(ticket, 2)?))
 }
 
 /// How records name a number.

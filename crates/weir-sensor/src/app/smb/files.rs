@@ -168,6 +168,21 @@ impl Files {
         self.opening = None;
     }
 
+    /// The name that a file was opened by, by what the server calls it; empty: not known.
+    pub(super) fn name_of(&self, id: [u8; 16]) -> &[u8] {
+        self.opened_by(Key::Told(id))
+    }
+
+    /// The same of version 1.
+    pub(super) fn name_of_first(&self, id: usize) -> &[u8] {
+        self.opened_by(Key::first_version(id))
+    }
+
+    fn opened_by(&self, key: Key) -> &[u8] {
+        let found = self.handles.iter().rfind(|h| h.key == key);
+        found.map(|h| h.name.as_slice()).unwrap_or_default()
+    }
+
     /// A request to open a file.
     pub(super) fn opens(&mut self, m: &Message<'_>, name: &[u8]) {
         if m.version == 2 {
@@ -606,7 +621,7 @@ fn place_of_first(words: &[u8], high: usize) -> Option<(Key, u64)> {
 fn fuid(version: u8, key: Key) -> String {
     match key {
         Key::Told(id) if version == 2 => identifier(&id),
-        Key::Told(id) => format!("{:x}", u16::from_le_bytes([id[0], id[1]])),
+        Key::Told(id) => format!("{:04x}", u16::from_le_bytes([id[0], id[1]])),
         Key::Asked(_) => String::new(),
     }
 }

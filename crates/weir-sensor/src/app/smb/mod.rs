@@ -8,6 +8,7 @@
 
 mod files;
 mod message;
+mod named;
 mod names;
 mod ntlm;
 mod rpc;
@@ -49,6 +50,9 @@ const MOST_CHAIN: usize = 16;
 const MOST_TREES: usize = 64;
 /// Bytes in which a message says whether and where it carries contents of a file: of version 2 a header and the longest fixed part.
 const HEAD: usize = 112;
+/// Options of a file that is opened: it is a folder, and it goes when it is closed ([MS-SMB2], 2.2.13).
+const FOLDER: u32 = 1;
+const DELETE_ON_CLOSE: u32 = 0x1000;
 /// Bytes that tell whether contents are DCE/RPC.
 const RPC: usize = 24;
 
@@ -450,6 +454,9 @@ impl Smb {
                 if let Some(natives) = natives(m).filter(|_| w.records && m.version == 1) {
                     t.record.insert("request".into(), ends(natives).into());
                 }
+                if let Some(ticket) = w.records.then(|| named::kerberos(m.all)).flatten() {
+                    t.record.insert("kerberos".into(), ticket.into());
+                }
             }
             (2, 3) | (1, 0x75) => {
                 share = tree_path(m).unwrap_or_default();
@@ -479,16 +486,32 @@ impl Smb {
                         b"" => b"<share_root>",
                         name => name,
                     };
-                    t.record.insert("filename".into(), text(shown));
-                    if m.version == 2 {
-                        let how = le32(m.body, 36).unwrap_or_default() as usize;
-                        let how = DISPOSITIONS.get(how).copied().unwrap_or("UNKNOWN");
-                        t.record.insert("disposition".into(), how.into());
-                        let goes = le32(m.body, 40).is_some_and(|o| o & 0x1000 != 0);
-                        let access = if goes { "delete on close" } else { "normal" };
-                        t.record.insert("access".into(), access.into());
-                    }
+                    // How it is opened, and what else is asked for.
+                    let (how, options) = match m.version {
+                        2 => (le32(m.body, 36), le32(m.body, 40)),
+                        _ => words(m).map_or((None, None), |(w, ..)| (le32(w, 35), le32(w, 39))),
+                    };
+                    let options = options.unwrap_or_default();
+                    let is_folder = options & FOLDER != 0 && !name.is_empty();
+                    let key = if is_folder { "directory" } else { "filename" };
+                    t.record.insert(key.into(), text(shown));
+                    let how = how.unwrap_or_default() as usize;
+                    let how = DISPOSITIONS.get(how).copied().unwrap_or("UNKNOWN");
+                    t.record.insert("disposition".into(), how.into());
+                    let access = match options & DELETE_ON_CLOSE {
+                        0 => "normal",
+                        _ => "delete on close",
+                    };
+                    t.record.insert("access".into(), access.into());
                 }
+            }
+            (2, 17) | (1, 0x32 | 7) if w.records => {
+                let said = match (m.version, m.command) {
+                    (2, _) => named::set_info(m, |id| self.files.name_of(id).to_vec()),
+                    (_, 7) => named::rename(m),
+                    _ => named::set_information(m, |id| self.files.name_of_first(id).to_vec()),
+                };
+                t.record.extend(said.into_iter().flatten());
             }
             _ => {}
         }
@@ -672,6 +695,13 @@ fn answered_before(r: &mut Record, m: &Message<'_>) {
                 r.insert("response".into(), ends(natives).into());
             }
         }
+        0xa2 => {
+            let words = words(m).map(|(words, ..)| words).unwrap_or_default();
+            let good = m.status == 0 && words.len() >= 63;
+            let id = le16(words, 5).filter(|_| good);
+            let id = id.map(|id| format!("{id:04x}"));
+            opened(r, words, [11, 55], good, id.unwrap_or_default());
+        }
         0x75 => {
             if let (Some(service), Some(asked)) = (
                 service(m),
@@ -702,6 +732,20 @@ fn is_pipe(share: &[u8]) -> bool {
     share.to_ascii_uppercase().ends_with(b"IPC$")
 }
 
+/// What the answer to a request that opens a file tells the log: four times from the first of `places` on, and the length at the second one.
+fn opened(r: &mut Record, b: &[u8], [times, size]: [usize; 2], good: bool, fuid: String) {
+    for (n, key) in ["created", "accessed", "modified", "changed"]
+        .into_iter()
+        .enumerate()
+    {
+        let time = le64(b, times + 8 * n).filter(|_| good).unwrap_or(0);
+        r.insert(key.into(), seconds(time).into());
+    }
+    let size = le64(b, size).filter(|_| good).unwrap_or(0);
+    r.insert("size".into(), size.into());
+    r.insert("fuid".into(), fuid.into());
+}
+
 /// What answers of version 2 tell the log.
 fn answered(r: &mut Record, m: &Message<'_>) {
     let b = m.body;
@@ -727,20 +771,8 @@ fn answered(r: &mut Record, m: &Message<'_>) {
             r.insert("share_type".into(), kind.into());
         }
         5 => {
-            let times = [
-                ("created", 8),
-                ("accessed", 16),
-                ("modified", 24),
-                ("changed", 32),
-            ];
-            for (key, at) in times {
-                let time = le64(b, at).filter(|_| good).unwrap_or(0);
-                r.insert(key.into(), seconds(time).into());
-            }
-            let size = le64(b, 48).filter(|_| good).unwrap_or(0);
-            r.insert("size".into(), size.into());
             let id = b.get(64..80).filter(|_| good).map(identifier);
-            r.insert("fuid".into(), id.unwrap_or_default().into());
+            opened(r, b, [8, 48], good, id.unwrap_or_default());
         }
         _ => {}
     }

@@ -691,7 +691,7 @@ fn files_of_the_first_version() {
                 .unwrap_or_default();
             assert_eq!(
                 (&f.name[..], &t.record["fuid"], f.whole),
-                (&b"f.exe"[..], &"7".into(), true)
+                (&b"f.exe"[..], &"0007".into(), true)
             );
             (t.record["command"].clone(), data)
         })
@@ -821,5 +821,135 @@ fn commands_that_are_chained() {
         bytes[4 + 32 + 3..4 + 32 + 5].copy_from_slice(&at.to_le_bytes());
         let c = converse_all(&[(ToServer, &bytes)], Ports::default());
         assert_eq!(c.transactions.live.len(), 1, "{at}");
+    }
+}
+
+/// The records of a conversation.
+fn records(client: &[u8], server: &[u8]) -> Vec<Record> {
+    let parts = [(ToServer, client), (ToClient, server)];
+    let c = converse_all(&parts, Ports::default());
+    c.transactions
+        .live
+        .iter()
+        .map(|t| t.record.clone())
+        .collect()
+}
+
+#[test]
+fn names_and_ends_of_files_are_told() {
+    let id = [3; 16];
+    let set = |number, level: u8, data: &[u8]| {
+        let mut body = vec![33, 0, 1, level];
+        body.extend_from_slice(&(data.len() as u32).to_le_bytes());
+        body.extend_from_slice(&[96, 0, 0, 0, 0, 0, 0, 0]);
+        body.extend_from_slice(&id);
+        body.extend_from_slice(data);
+        second(17, false, number, 6, &body)
+    };
+    let to = wide("new.txt");
+    let name = [&[0; 16][..], &(to.len() as u32).to_le_bytes(), &to].concat();
+    let mut folder = create(4, "folder");
+    folder[4 + 64 + 40] |= 1;
+    let opening = [connect(1, "\\\\host\\data"), create(2, "old.txt")].concat();
+    let opened = [second(3, true, 1, 6, &[16, 0, 1, 0]), created(2, id)].concat();
+    let rest = [set(3, 10, &name), folder, set(5, 13, &[1])].concat();
+    let parts = [
+        (ToServer, &opening[..]),
+        (ToClient, &opened),
+        (ToServer, &rest),
+    ];
+    let c = converse_all(&parts, Ports::default());
+    let t: Vec<_> = c.transactions.live.iter().map(|t| &t.record).collect();
+    let known = identifier(&id);
+    assert_eq!(t[2]["rename"]["from"], "old.txt");
+    assert_eq!(t[2]["rename"]["to"], "new.txt");
+    assert_eq!(t[2]["set_info"]["info_level"], "SMB2_FILE_RENAME_INFO");
+    assert_eq!(t[2]["fuid"], known);
+    assert_eq!(t[3]["directory"], "folder");
+    assert!(!t[3].contains_key("filename"));
+    assert_eq!(t[4]["filename"], "old.txt");
+    assert_eq!(t[4]["access"], "delete on close");
+    assert_eq!(t[4]["fuid"], known);
+    // What is cut off says nothing, and breaks nothing.
+    for length in 0..name.len() {
+        let cut = set(3, 10, &name[..length]);
+        let said = records(&cut, &[]);
+        assert!(!said[0].contains_key("rename"), "{length}");
+    }
+}
+
+#[test]
+fn names_and_ends_of_files_of_the_first_version() {
+    // Words of TRANS2: its parameters and its data stand behind the words, at their offsets from the header.
+    let trans = |number, subcommand: u16, parameters: &[u8], data: &[u8]| {
+        let mut words = [0u16; 15];
+        let at = 32 + 1 + 30 + 2;
+        words[9] = parameters.len() as u16;
+        words[10] = at;
+        words[11] = data.len() as u16;
+        words[12] = at + parameters.len() as u16;
+        words[13] = 1;
+        words[14] = subcommand;
+        let bytes = [parameters, data].concat();
+        first(0x32, false, number, 0, &words, &bytes)
+    };
+    let path = [&1013u16.to_le_bytes()[..], &[0; 4], b"a.txt\0"].concat();
+    let file = [&9u16.to_le_bytes()[..], &1010u16.to_le_bytes(), &[0; 2]].concat();
+    let name = [&[0; 8][..], &5u32.to_le_bytes(), b"b.txt"].concat();
+    let client = [
+        first(7, false, 1, 0, &[0], b"\x04old\0\x04new\0"),
+        trans(2, 6, &path, &[1]),
+        trans(3, 8, &file, &name),
+    ]
+    .concat();
+    let t = records(&client, &[]);
+    assert_eq!(t[0]["command"], "SMB1_COMMAND_RENAME");
+    assert_eq!(t[0]["rename"]["from"], "old");
+    assert_eq!(t[0]["rename"]["to"], "new");
+    assert_eq!(t[1]["filename"], "a.txt");
+    assert_eq!(t[1]["subcmd"], "SET_PATH_INFO");
+    assert_eq!(t[1]["level_of_interest"], "Set Disposition Information");
+    assert_eq!(t[1]["access"], "delete on close");
+    assert_eq!(t[2]["rename"]["to"], "b.txt");
+    assert_eq!(t[2]["fuid"], "0009");
+}
+
+#[test]
+fn tickets_of_kerberos_say_for_whom_they_are() {
+    let der = |tag: u8, inside: &[u8]| [&[tag, inside.len() as u8][..], inside].concat();
+    let text = |s: &str| der(0x1b, s.as_bytes());
+    let number = |n: u8| der(2, &[n]);
+    let parts = [text("cifs"), text("host")].concat();
+    let name = der(
+        0x30,
+        &[der(0xa0, &number(2)), der(0xa1, &der(0x30, &parts))].concat(),
+    );
+    let ticket = [
+        der(0xa0, &number(5)),
+        der(0xa1, &text("EXAMPLE.ORG")),
+        der(0xa2, &name),
+    ]
+    .concat();
+    let ticket = der(0x61, &der(0x30, &ticket));
+    let request = [
+        der(0xa0, &number(5)),
+        der(0xa1, &number(14)),
+        der(0xa3, &ticket),
+    ]
+    .concat();
+    let request = der(0x6e, &der(0x30, &request));
+    let token = [
+        &b"\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01\x00"[..],
+        &request,
+    ]
+    .concat();
+    let body = [&[25, 0][..], &[0; 22], &token].concat();
+    let said = records(&second(1, false, 1, 0, &body), &[]);
+    assert_eq!(said[0]["kerberos"]["realm"], "EXAMPLE.ORG");
+    let names = serde_json::json!(["cifs", "host"]);
+    assert_eq!(said[0]["kerberos"]["snames"], names);
+    for length in 0..token.len() {
+        let body = [&[25, 0][..], &[0; 22], &token[..length]].concat();
+        records(&second(1, false, 1, 0, &body), &[]);
     }
 }
