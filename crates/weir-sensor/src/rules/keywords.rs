@@ -244,6 +244,10 @@ pub const SNORT_BUFFERS: &[(&str, Buffer)] = &[
 /// Keywords that decide nothing about a match here: the rule is loaded, and a note says what is not done.
 pub const NOTED: &[(&str, &str)] = &[
     ("logto", "alerts go to the configured outputs"),
+    (
+        "nfq_set_mark",
+        "there is no queue whose packets could be marked",
+    ),
     ("prefilter", "the prefilter is chosen by the sensor"),
 ];
 
@@ -263,10 +267,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("activates", "rules do not activate each other"),
     ("count", "rules do not activate each other"),
     ("session", "sessions are not logged"),
-    (
-        "nfq_set_mark",
-        "captures have no queue whose packets could be marked",
-    ),
     ("react", "no answers are sent"),
     ("resp", "no answers are sent"),
     ("stream_reassemble", "rules do not change reassembly"),
@@ -319,11 +319,6 @@ pub const REFUSED: &[(&str, &str)] = &[
         "modbus_unit",
         "functions and addresses of Modbus are in records only",
     ),
-    (
-        "dnp3_data",
-        "of Suricata's dialect only, which has its contents behind it",
-    ),
-    ("dnp3_ind", "of Suricata's dialect only"),
     ("gtp_info", "GTP is not parsed"),
     ("gtp_type", "GTP is not parsed"),
     ("gtp_version", "GTP is not parsed"),

@@ -27,7 +27,11 @@ pub(super) fn smb_type(record: &Map<String, Value>) -> &'static str {
     if record.contains_key("dcerpc") {
         return "dcerpc";
     }
+    if record.contains_key("rename") {
+        return "rename";
+    }
     match name {
+        "TRANS2" if record.contains_key("subcmd") => "set_file_path_info",
         "NEGOTIATE_PROTOCOL" => "negotiate",
         "SESSION_SETUP" | "SESSION_SETUP_ANDX" => "session_setup",
         "TREE_CONNECT" | "TREE_CONNECT_ANDX" => "tree_connect",

@@ -128,7 +128,6 @@ fn refusals_point_at_what_they_are_about() {
         (TCP, "tcp.mss:&0xf0=1;", "1", Kind::Value),
         (TCP, "tcp.mss:&0xf0;", "&0xf0", Kind::Syntax),
         (TCP, "dsize:>64KiB;", "64", Kind::Value),
-        (TCP, "nfq_set_mark:1/2;", "nfq_set_mark", Kind::Unsupported),
         (
             TCP,
             "config:tracking disable, type tx, scope tx;",
@@ -362,7 +361,7 @@ fn rules_without_form_are_refused() {
 
 #[test]
 fn frames_that_are_not_kept() {
-    let text = "alert dns any any -> any any (frame:pdu; content:\"a\"; sid:1;)";
+    let text = "alert krb5 any any -> any any (frame:pdu; content:\"a\"; sid:1;)";
     let refused = refused_of(Dialect::Suricata, text);
     assert_eq!(refused.kind, Kind::Unsupported, "{}", refused.reason);
     assert!(refused.reason.contains("`pdu`"), "{}", refused.reason);

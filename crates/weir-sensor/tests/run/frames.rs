@@ -173,12 +173,7 @@ alert ssh any any -> any any (msg:"banner"; frame:ssh.record_pdu; content:"SSH";
 
 #[test]
 fn records_of_tls_and_alerts() {
-    let hello = [
-        &[3, 3][..],
-        &[9; 32],
-        &[0, 0, 2, 0x13, 1, 1, 0],
-    ]
-    .concat();
+    let hello = [&[3, 3][..], &[9; 32], &[0, 0, 2, 0x13, 1, 1, 0]].concat();
     let message = [&[1, 0, 0, hello.len() as u8][..], &hello].concat();
     let record = [&[22, 3, 1, 0, message.len() as u8][..], &message].concat();
     let alert = [21, 3, 3, 0, 2, 2, 40];
@@ -208,7 +203,8 @@ alert rfb any any -> any any (msg:"choice"; flow:to_server; frame:pdu; content:"
         b"\0\0\0\0",
         b"\x01",
     ];
-    assert_eq!(matched(5900, said, rules), [(1, 1), (2, 1)]);
+    // The type of security that it chooses, and that the screen is shared.
+    assert_eq!(matched(5900, said, rules), [(1, 1), (2, 2)]);
     let rules = r#"
 alert modbus any any -> any any (msg:"request"; flow:to_server; frame:modbus.pdu; content:"|00 01 00 00 00 06 07 03|"; startswith; bsize:12; sid:1;)
 alert modbus any any -> any any (msg:"answer"; flow:to_client; frame:pdu; content:"|01 02|"; endswith; sid:2;)
