@@ -21,13 +21,16 @@ const OPERATIONS: [&str; 10] = [
 /// Bytes before the addresses.
 const FIXED: usize = 8;
 
+/// Hardware and protocol address of one end.
+type End = ([u8; 6], Ipv4Addr);
+
 /// What a packet of ARP says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arp {
     /// The name of its operation.
     pub(crate) operation: &'static str,
-    /// Hardware and protocol address of the sender, then of the target.
-    pub(crate) ends: [([u8; 6], Ipv4Addr); 2],
+    /// The sender, then the target.
+    pub(crate) ends: [End; 2],
 }
 
 impl Arp {
@@ -64,7 +67,7 @@ impl Arp {
 }
 
 /// The addresses of one end, and what follows.
-fn end(bytes: &[u8]) -> Option<(([u8; 6], Ipv4Addr), &[u8])> {
+fn end(bytes: &[u8]) -> Option<(End, &[u8])> {
     let (hardware, rest) = bytes.split_first_chunk()?;
     let (protocol, rest) = rest.split_first_chunk::<4>()?;
     Some(((*hardware, Ipv4Addr::from(*protocol)), rest))

@@ -108,8 +108,8 @@ fn packets_of_arp_have_records_where_they_are_asked_for() {
         frame.extend_from_slice(&[0, 0, 0, 0, 0, 0, 192, 0, 2, 9]);
         frame
     };
-    let mut tape = Tape::default();
-    tape.frames = vec![(START, arp(1)), (START + 1, arp(2)), (START + 2, arp(99))];
+    let frames = vec![(START, arp(1)), (START + 1, arp(2)), (START + 2, arp(99))];
+    let tape = Tape { frames };
     let rules = r#"alert pkthdr any any -> any any (msg:"odd"; decode-event:arp.unsupported_opcode; sid:1;)"#;
     let how = || {
         How::rules(rules)
