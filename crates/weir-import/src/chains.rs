@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::answers::Answer;
 use crate::condition::{Condition, TooMany, Work, product, subtract_with};
 use crate::packets_before::{Change, Limited, Per};
 use crate::writes::Write;
@@ -45,6 +46,8 @@ pub(crate) struct Rule {
     pub(crate) change: Option<(Vec<Condition>, Change)>,
     /// What is written to all packets of the rule that meet one of the conditions, before `then`.
     pub(crate) writes: Vec<(Vec<Condition>, Write)>,
+    /// How senders of what it drops are told.
+    pub(crate) answers: Vec<Answer>,
 }
 
 impl Rule {
@@ -105,6 +108,8 @@ pub(crate) struct Decision {
     pub(crate) limited: Option<Limited>,
     pub(crate) change: Option<Change>,
     pub(crate) write: Option<Write>,
+    /// How senders of what is dropped are told: the first that goes with a packet.
+    pub(crate) answers: Vec<Answer>,
 }
 
 /// Why a rule has no place in the list.
@@ -212,6 +217,7 @@ impl<'a> Flatten<'a> {
             limited: None,
             change: None,
             write: None,
+            answers: Vec::new(),
         };
         for (of, write) in &rule.writes {
             put(Decision {
@@ -251,6 +257,7 @@ impl<'a> Flatten<'a> {
                             returns: true,
                             ..limited.clone()
                         }),
+                        answers: next.map_or_else(Vec::new, |next| next.answers.clone()),
                         ..decision(Verdict::Drop)
                     })?;
                     return subtract_with(left.to_vec(), when.iter(), &mut self.work)
@@ -261,11 +268,17 @@ impl<'a> Flatten<'a> {
             };
             put(Decision {
                 limited: Some(limited.clone()),
+                answers: rule.answers.clone(),
                 ..decision(verdict)
             })?;
             return Ok(left.to_vec());
         }
-        let mut push = |verdict| put(decision(verdict));
+        let mut push = |verdict| {
+            put(Decision {
+                answers: rule.answers.clone(),
+                ..decision(verdict)
+            })
+        };
         let ends = |left: &[Condition]| -> Vec<Condition> {
             let open = |one: &&Condition| !when.iter().any(|gone| gone.covers(one));
             left.iter().filter(open).cloned().collect()

@@ -6,6 +6,7 @@
 
 #![warn(clippy::expect_used, clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod answers;
 mod chains;
 mod condition;
 mod export;

@@ -2,9 +2,11 @@
 //!
 //! Limits turn this around. `accept` of weir overrides a limit, so what may be above one is not accepted: it passes, because no rule drops it.
 
+use crate::answers::Answer;
 use crate::chains::{Decision, Verdict};
-use crate::condition::{Condition, Field, TooMany, Work, product, prune, subtract_with};
+use crate::condition::{Condition, Field, TCP, TooMany, Work, product, prune, subtract_with};
 use crate::finding::Effect;
+use crate::numbers::Numbers;
 use crate::packets_before::{DynamicSets, Limited, Per};
 use crate::writes::of_one_version;
 
@@ -18,6 +20,10 @@ const MAX_WRITES: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct Wrote {
     pub(crate) rules: Vec<Condition>,
+    /// Rules in front of those, with their target: how senders are told.
+    pub(crate) answered: Vec<(Condition, String)>,
+    /// Why senders are not told.
+    pub(crate) not_answered: Option<String>,
     /// Packets that it accepts pass without a rule.
     pub(crate) passes: bool,
     /// A line that logs what is above its rate, which weir does not.
@@ -33,6 +39,8 @@ pub(crate) struct Reached<'d> {
     last: &'d [Condition],
     sets: &'d DynamicSets,
     dropped: Vec<&'d Condition>,
+    /// Of those, what is dropped without an answer, or not always with one.
+    silent: Vec<&'d Condition>,
     accepted: Vec<&'d Condition>,
     /// Counted by limits that drop what is above.
     limited: Vec<Condition>,
@@ -43,6 +51,15 @@ pub(crate) struct Reached<'d> {
 
 /// Why a decision cannot be written, and what that means.
 type Refused = (String, Effect);
+
+/// Whether all packets of a condition get an answer, but those that no answer is for: later fragments.
+fn is_answered(to: &Condition, when: &Condition) -> bool {
+    let protocol = when.has.get(&Field::Proto);
+    match to.has.contains_key(&Field::TcpFlags) {
+        true => protocol.is_some_and(|set| set.single() == Some(TCP)),
+        false => to.covers(when),
+    }
+}
 
 fn meets(left: &[Condition], right: &[Condition]) -> bool {
     left.iter()
@@ -60,6 +77,7 @@ impl<'d> Reached<'d> {
             last,
             sets,
             dropped: Vec::new(),
+            silent: Vec::new(),
             accepted: Vec::new(),
             limited: Vec::new(),
             passed: Vec::new(),
@@ -81,8 +99,10 @@ impl<'d> Reached<'d> {
                 };
                 let rules = self.counted(decision, limited).map_err(effect)?;
                 self.limited.extend(rules.iter().cloned());
+                let above = "weir drops what is above a rate without an answer";
                 Ok(Wrote {
                     rules,
+                    not_answered: (!decision.answers.is_empty()).then(|| above.to_owned()),
                     ..Wrote::default()
                 })
             }
@@ -125,11 +145,57 @@ impl<'d> Reached<'d> {
                 "without what limits before it let pass, it becomes too many rules of weir";
             (reason.to_owned(), Effect::Wider)
         })?;
+        let mut wrote = Wrote::default();
+        if !decision.answers.is_empty() {
+            match self.answered(&rules, &decision.answers) {
+                Ok(answered) => wrote.answered = answered,
+                Err(reason) => wrote.not_answered = Some(reason),
+            }
+        }
+        let always =
+            |one: &Condition| (decision.answers.iter()).any(|answer| is_answered(&answer.to, one));
+        if wrote.not_answered.is_some() || !decision.when.iter().all(always) {
+            // Nobody answers later fragments.
+            let later = Numbers::one(1);
+            let answerable = |one: &&Condition| one.has.get(&Field::FragLater) != Some(&later);
+            self.silent.extend(decision.when.iter().filter(answerable));
+        }
         self.dropped.extend(&decision.when);
-        Ok(Wrote {
-            rules,
-            ..Wrote::default()
-        })
+        let with_an_answer =
+            |one: &Condition| (wrote.answered.iter()).any(|(when, _)| when.covers(one));
+        // Weir answers what any rule rejects, so the rest is a drop that may say more than it needs to.
+        wrote.rules = (rules.into_iter())
+            .filter(|one| !with_an_answer(one))
+            .collect();
+        Ok(wrote)
+    }
+
+    /// Which of these packets are answered, and how. A packet is answered as the first rule says that rejects it, so what was dropped
+    /// without an answer before is taken off.
+    fn answered(
+        &mut self,
+        rules: &[Condition],
+        answers: &[Answer],
+    ) -> Result<Vec<(Condition, String)>, String> {
+        if meets(rules, &self.limited) {
+            return Err(
+                "what is above a limit before it is dropped without an answer, and weir would answer it"
+                    .to_owned(),
+            );
+        }
+        let too_many = |TooMany| {
+            "without what rules before it drop without an answer, it becomes too many rules of weir"
+                .to_owned()
+        };
+        let silent = self.silent.iter().copied();
+        let rules = subtract_with(rules.to_vec(), silent, &mut self.work).map_err(too_many)?;
+        let mut out = Vec::new();
+        for answer in answers {
+            let to = std::slice::from_ref(&answer.to);
+            let when = product(&rules, to).map_err(too_many)?;
+            out.extend(when.into_iter().map(|one| (one, answer.target.clone())));
+        }
+        Ok(out)
     }
 
     fn accept(&mut self, decision: &'d Decision) -> Result<Wrote, Refused> {
@@ -153,7 +219,7 @@ impl<'d> Reached<'d> {
             rules,
             passes,
             speaks: true,
-            not_logged: None,
+            ..Wrote::default()
         })
     }
 
@@ -206,13 +272,20 @@ impl<'d> Reached<'d> {
     ) -> Result<Wrote, String> {
         let rules = self.counted(decision, limited)?;
         let mut above = rules.clone();
-        let mut not_logged = None;
+        let (mut not_logged, mut not_answered) = (None, None);
         for later in self.decisions.get(at + 1..).unwrap_or_default() {
             if !meets(&above, &later.when) {
                 continue;
             }
             match (later.verdict, &later.limited) {
                 (Verdict::Drop, None) => {
+                    if !later.answers.is_empty() {
+                        let reason = format!(
+                            "what is above its rate is dropped without the answer of line {}",
+                            later.line
+                        );
+                        not_answered.get_or_insert(reason);
+                    }
                     above = subtract_with(above, later.when.iter(), &mut self.work)
                         .map_err(|TooMany| "too many rules follow it".to_owned())?;
                 }
@@ -240,6 +313,7 @@ impl<'d> Reached<'d> {
         Ok(Wrote {
             rules,
             not_logged,
+            not_answered,
             ..Wrote::default()
         })
     }

@@ -91,6 +91,7 @@ impl Reader<'_> {
                         limited: None,
                         change: None,
                         write: None,
+                        answers: Vec::new(),
                     });
                 }
             }
@@ -188,6 +189,7 @@ impl Reader<'_> {
                 limited: None,
                 change: None,
                 write: None,
+                answers: made.answers.clone(),
             };
             match made.quick {
                 true => self.quick.push(decision),
@@ -371,6 +373,7 @@ impl Reader<'_> {
                 no_verdict: false,
                 out: false,
                 tag: None,
+                answers: Vec::new(),
             };
             self.take(line, text, Ok(made));
         }

@@ -151,7 +151,7 @@ fn lacks_segment(condition: &Condition) -> bool {
 impl Writer<'_> {
     /// Writes the rules of a decision.
     fn wrote(&mut self, decision: &Decision, wrote: &Wrote, findings: &mut Vec<Finding>) {
-        if wrote.rules.is_empty() && !wrote.speaks {
+        if wrote.rules.is_empty() && wrote.answered.is_empty() && !wrote.speaks {
             return;
         }
         self.origin(decision.line, &decision.text);
@@ -179,6 +179,9 @@ impl Writer<'_> {
             (.., Verdict::Accept) => "accept".to_owned(),
             _ => "drop".to_owned(),
         };
+        for (one, target) in &wrote.answered {
+            self.decision(one, target, false);
+        }
         for one in &wrote.rules {
             self.decision(one, &target, decision.stateful);
         }
@@ -187,6 +190,10 @@ impl Writer<'_> {
         }
         if wrote.speaks && wrote.rules.is_empty() && !wrote.passes {
             self.note("never reached: what it accepts was dropped before");
+        }
+        if let Some(reason) = &wrote.not_answered {
+            let (line, text) = (decision.line, &decision.text);
+            findings.push(Finding::new(line, text, reason, Effect::NoAnswer));
         }
         if let Some(line) = wrote.not_logged {
             let reason = format!("what is above its rate is not logged as line {line} says");

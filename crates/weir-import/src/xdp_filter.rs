@@ -220,6 +220,7 @@ impl Reader {
                     limited: None,
                     change: None,
                     write: None,
+                    answers: Vec::new(),
                 });
             }
         };

@@ -121,6 +121,8 @@ impl Router {
             ));
         }
         script.push_str("}\n}\n");
+        // Answers of `reject` are no packets of the batch.
+        script.push_str("table inet own {\nchain answers { type filter hook output priority 900; policy drop; }\n}\n");
         script
     }
 

@@ -1,5 +1,6 @@
 //! All integration tests of weir-import in one program.
 
+mod answers;
 mod bed;
 mod packets;
 mod pf_evaluator;

@@ -77,7 +77,7 @@ fn chains_return_where_they_were_entered() {
 #[test]
 fn what_is_not_translated_is_named_with_what_that_means() {
     let text = filter(
-        "-A FORWARD -p icmp -m quota --quota 1000 -j ACCEPT\n-A FORWARD -m set --match-set bad src -j DROP\n-A FORWARD -i eth+ -g SUB\n-A FORWARD -j REJECT --reject-with tcp-reset\n",
+        "-A FORWARD -p icmp -m quota --quota 1000 -j ACCEPT\n-A FORWARD -m set --match-set bad src -j DROP\n-A FORWARD -i eth+ -g SUB\n-A FORWARD -j REJECT --reject-with icmp-source-quench\n",
     );
     let (_, made) = rules(Format::IptablesSave, &text, &forward());
     let found: Vec<(u32, Effect)> = made

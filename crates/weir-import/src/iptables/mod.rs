@@ -4,6 +4,7 @@ mod memory;
 
 use std::collections::BTreeMap;
 
+use crate::answers::{self, Answer};
 use crate::chains::{Chain, Chains, Rule, Then};
 use crate::condition::{
     CT_ESTABLISHED, CT_INVALID, CT_NEW, CT_RELATED, CT_UNTRACKED, Condition, Field, ICMP, ICMP6,
@@ -154,6 +155,7 @@ pub(crate) fn read(text: &str, family: Family, state: &mut State) -> Rules {
                         limited: one.limited,
                         change: one.change,
                         writes,
+                        answers: one.answers,
                     });
                 }
             }
@@ -255,6 +257,7 @@ struct Made {
     limited: Option<Limited>,
     change: Option<(Vec<Condition>, Change)>,
     write: Option<Write>,
+    answers: Vec<Answer>,
 }
 
 struct Reader<'a, 's> {
@@ -743,16 +746,13 @@ impl<'a, 's> Reader<'a, 's> {
             "RETURN" => Some(Then::Return),
             "REJECT" => {
                 let with = option("--reject-with").unwrap_or_default();
-                let with = if with.is_empty() {
-                    String::new()
-                } else {
-                    format!(" with {with}")
-                };
-                let note = (
-                    format!("the answer of `reject{with}` is left out"),
-                    Effect::NoAnswer,
-                );
-                self.made.notes.push(note);
+                match answers::iptables(self.family, &with) {
+                    Some(answer) => self.made.answers.push(answer),
+                    None => self.made.notes.push((
+                        format!("weir has no answer like `--reject-with {with}`"),
+                        Effect::NoAnswer,
+                    )),
+                }
                 Some(Then::Drop)
             }
             "LOG" => {

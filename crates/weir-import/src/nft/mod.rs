@@ -424,6 +424,7 @@ impl Reader<'_> {
                 limited: made.limited.clone(),
                 change: made.change.clone(),
                 writes: made.writes.clone(),
+                answers: made.answers.clone(),
             });
         }
     }

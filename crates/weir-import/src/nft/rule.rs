@@ -2,6 +2,7 @@
 
 use super::table::{Table, closing, elements};
 use super::tokens::{Kind, Token, text_of};
+use crate::answers::{self, Answer};
 use crate::chains::Then;
 use crate::condition::{
     CT_ESTABLISHED, CT_INVALID, CT_NEW, CT_RELATED, CT_UNTRACKED, Condition, Field, IP4, IP6, Part,
@@ -26,6 +27,7 @@ pub(super) struct Made {
     pub(super) limited: Option<Limited>,
     pub(super) change: Option<(Vec<Condition>, Change)>,
     pub(super) writes: Vec<(Vec<Condition>, Write)>,
+    pub(super) answers: Vec<Answer>,
     /// What leaving it out means.
     pub(super) effect: Effect,
 }
@@ -69,6 +71,7 @@ pub(super) fn read(words: &[Token], table: &Table, state: &mut State) -> Made {
         limited: None,
         change: None,
         writes: Vec::new(),
+        answers: Vec::new(),
         closed: None,
     };
     let read = reader.rule().and_then(|()| reader.is_one_thing());
@@ -88,6 +91,7 @@ pub(super) fn read(words: &[Token], table: &Table, state: &mut State) -> Made {
         limited: reader.limited,
         change: reader.change,
         writes: reader.writes,
+        answers: reader.answers,
         effect,
     }
 }
@@ -122,6 +126,7 @@ pub(super) struct Reader<'a, 's> {
     pub(super) change: Option<(Vec<Condition>, Change)>,
     /// What is written, and the packets that it is for.
     writes: Vec<(Vec<Condition>, Write)>,
+    answers: Vec<Answer>,
     /// A statement that counts packets or fills a set: what is tested behind it is not counted.
     pub(super) closed: Option<&'static str>,
 }
@@ -173,23 +178,7 @@ impl Reader<'_, '_> {
                 "continue" => self.then = Then::Continue,
                 "jump" => self.then = Then::Jump(self.take().to_owned()),
                 "goto" => self.then = Then::Goto(self.take().to_owned()),
-                "reject" => {
-                    let rest = self.words.get(self.at..).unwrap_or_default();
-                    let stop = rest.iter().position(|token| token.text == "comment");
-                    let rest = rest.get(..stop.unwrap_or(rest.len())).unwrap_or_default();
-                    let with = text_of(rest);
-                    self.at += rest.len();
-                    let with = if with.is_empty() {
-                        with
-                    } else {
-                        format!(" {with}")
-                    };
-                    self.notes.push((
-                        format!("the answer of `reject{with}` is left out"),
-                        Effect::NoAnswer,
-                    ));
-                    self.then = Then::Drop;
-                }
+                "reject" => self.reject()?,
                 "log" => {
                     let before = self.limited.is_none();
                     self.log()?;
@@ -247,6 +236,42 @@ impl Reader<'_, '_> {
                     self.test()?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// What stands behind `reject`. nft adds a test for the packets that can get the answer.
+    fn reject(&mut self) -> Result<(), String> {
+        let rest = self.words.get(self.at..).unwrap_or_default();
+        let stop = rest.iter().position(|token| token.text == "comment");
+        let rest = rest.get(..stop.unwrap_or(rest.len())).unwrap_or_default();
+        self.at += rest.len();
+        self.then = Then::Drop;
+        let words: Vec<&str> = rest.iter().map(|token| token.text.as_str()).collect();
+        match answers::nft(&words) {
+            Some(answer) if words.is_empty() || words.contains(&"icmpx") => {
+                self.answers.push(answer);
+            }
+            Some(answer) => {
+                let limits = if words.contains(&"tcp") {
+                    Condition::of(Field::Proto, Numbers::one(TCP))
+                } else {
+                    Some(answer.to.clone())
+                };
+                let narrower = product(&self.when, limits.as_slice()).map_err(too_many)?;
+                if self.closed.is_some() && narrower != self.when {
+                    return Err(
+                        "its answer is for some packets only, and a statement before it counts all"
+                            .to_owned(),
+                    );
+                }
+                self.when = narrower;
+                self.answers.push(answer);
+            }
+            None => self.notes.push((
+                format!("weir has no answer like `reject {}`", text_of(rest)),
+                Effect::NoAnswer,
+            )),
         }
         Ok(())
     }

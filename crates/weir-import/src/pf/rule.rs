@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::answers::{self, Answer};
 use crate::condition::{Condition, Field, Part, TCP, TooMany, ip, product, prune, subtract};
 use crate::finding::Effect;
 use crate::numbers::Numbers;
@@ -59,6 +60,8 @@ pub(super) struct Made {
     pub(super) out: bool,
     /// The tag that its packets have from then on.
     pub(super) tag: Option<String>,
+    /// How senders of what it blocks are told.
+    pub(super) answers: Vec<Answer>,
 }
 
 pub(super) fn too_many(_: TooMany) -> String {
@@ -120,18 +123,31 @@ impl Rule<'_, '_> {
             no_verdict: action == "match",
             out: false,
             tag: None,
+            answers: Vec::new(),
         };
         let mut flags = false;
+        // What it answers is said, or that it does not.
+        let mut silent = false;
         while self.at < self.words.len() {
             let word = self.take();
             match word.as_str() {
-                "drop" => {}
+                "drop" => silent = true,
                 "return" | "return-rst" | "return-icmp" | "return-icmp6" => {
+                    let mut options = Vec::new();
                     if self.skip("(") {
-                        while self.at < self.words.len() && self.take() != ")" {}
+                        while self.at < self.words.len() && self.peek() != ")" {
+                            options.push(self.take());
+                        }
+                        self.skip(")");
                     }
-                    made.notes
-                        .push((format!("weir has no `{word}`"), Effect::NoAnswer));
+                    let options: Vec<&str> = (options.iter().map(String::as_str))
+                        .filter(|option| *option != ",")
+                        .collect();
+                    silent = true;
+                    match answers::pf(&word, &options) {
+                        Ok(answers) => made.answers = answers,
+                        Err(reason) => made.notes.push((reason, Effect::NoAnswer)),
+                    }
                 }
                 "in" => {}
                 "out" => made.out = true,
@@ -245,11 +261,8 @@ impl Rule<'_, '_> {
         if made.pass && !flags && made.keeps_state {
             self.syn_only()?;
         }
-        if !made.pass && self.known.answers {
-            made.notes.push((
-                "weir has no `block-policy return`".to_owned(),
-                Effect::NoAnswer,
-            ));
+        if self.known.answers && !silent && !made.pass && !made.no_verdict {
+            made.answers = answers::pf("return", &[])?;
         }
         made.when = std::mem::take(&mut self.when);
         Ok(made)
