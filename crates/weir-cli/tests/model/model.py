@@ -2,7 +2,8 @@
 """An independent model of the stateless policy language.
 
 Written from docs/language.md and docs/semantics.md (sections 1 to 4 and 9: matches, sets, chains, verdicts, limits of addresses with what
-they displace, sets that packets fill, `ttl dec` and fixed fields that rules write; not answers, options, payloads and tags), on the packet library scapy. It shares no code, no tables and no
+they displace, sets that packets fill, `ttl dec`, fixed fields that rules write, the bytes with which `reject` answers; not writes of options, payloads and
+tags), on the packet library scapy. It shares no code, no tables and no
 generator with weir. It makes packets and policies at random, decides every packet by itself, lets `weir replay` decide it, and compares
 the verdict of each packet and the counters of each rule.
 
@@ -381,6 +382,99 @@ WRITTEN = {
 }
 
 
+class Answer:
+    """What `reject` sends back (section 3, "Answers")."""
+
+    ICMP = {"net-unreachable": 0, "host-unreachable": 1, "prot-unreachable": 2, "port-unreachable": 3, "net-prohibited": 9,
+            "host-prohibited": 10, "admin-prohibited": 13}
+    ICMP6 = {"no-route": 0, "admin-prohibited": 1, "addr-unreachable": 3, "port-unreachable": 4, "policy-fail": 5, "reject-route": 6}
+    EITHER = {"no-route": (0, 0), "host-unreachable": (1, 3), "port-unreachable": (3, 4), "admin-prohibited": (13, 1)}
+
+    def __init__(self, rng):
+        kind = rng.choice(("", "", "tcp-reset", "icmp", "icmp6", "icmpx"))
+        self.classes, self.resets, self.codes, self.tat = set(), kind in ("", "tcp-reset"), (13, 1), 0
+        self.text = "reject" if kind == "" else "reject with " + kind
+        if kind == "tcp-reset":
+            self.classes = {"tcp"}
+        elif kind:
+            table = {"icmp": self.ICMP, "icmp6": self.ICMP6, "icmpx": self.EITHER}[kind]
+            name = rng.choice(sorted(table))
+            self.text += " " + name
+            self.codes = table[name] if kind == "icmpx" else (table[name], table[name])
+            self.classes = {"icmp": {"ip4"}, "icmp6": {"ip6"}, "icmpx": set()}[kind]
+
+    def within(self, time):
+        """1000 a second, 50 at once."""
+        base = max(self.tat, time)
+        if base - time > 49 * 10**6:
+            return False
+        self.tat = base + 10**6
+        return True
+
+    def to(self, frame, seen):
+        """The frame that answers this one; None: nothing does."""
+        known = ends(seen)
+        if known is None or frame[0] & 1 or (seen.extensions or set()) - {"esp"} or seen.fragment == "later":
+            return None
+        version, source, destination = known
+        if version == 4:
+            group = lambda a: a >> 28 == 14 or a == 0xFFFFFFFF
+            if source >> 24 in (0, 127) or group(source) or group(destination):
+                return None
+        elif source >> 120 == 255 or destination >> 120 == 255 or source == 0:
+            return None
+        flags = seen.fields.get("tcp-flags", 0)
+        if flags & 4:
+            return None
+        at, link = seen.network, frame[6:12] + frame[:6] + frame[12 : seen.network]
+        if version == 4:
+            end, header = at + seen.fields["ip-len"], IP(frame[at : at + 20])
+            make = lambda proto, tos, flags: IP(src=header.dst, dst=header.src, ttl=64, proto=proto, tos=tos, flags=flags, id=0)
+        else:
+            end, header = at + 40 + seen.fields["ip6-len"], IPv6(frame[at : at + 40])
+            make = lambda proto, tos, flags: IPv6(src=header.dst, dst=header.src, hlim=64, nh=proto)
+        if self.resets and "tcp" in seen.classes:
+            if seen.fragment or not self.is_whole(frame, seen, at, end):
+                return None
+            f, size = seen.fields, len(seen.payloads["tcp-payload"])
+            if flags & 16:
+                numbers = {"seq": f["tcp-ack-num"], "ack": 0, "flags": 4}
+            else:
+                numbers = {"seq": 0, "ack": (f["tcp-seq-num"] + size + (flags >> 1 & 1) + (flags & 1)) & 0xFFFFFFFF, "flags": 20}
+            return link + bytes(make(6, 0, 2) / TCP(sport=f["dport"], dport=f["sport"], window=0, **numbers))
+        if len(link) > 18:
+            return None
+        if "icmp" in seen.classes and seen.fields["icmp-type"] not in (0, 8, 9, 10, 13, 14, 15, 16, 17, 18):
+            return None
+        if "icmp6" in seen.classes and seen.fields["icmp6-type"] < 128:
+            return None
+        # Made by hand: scapy would fill the second word of some codes.
+        if version == 4:
+            data = struct.pack(">BBHI", 3, self.codes[0], 0, 0) + frame[at : min(end, at + 548)]
+            pseudo, head = b"", make(1, frame[at + 1] & 0x1E | 0xC0, 0)
+        else:
+            data = struct.pack(">BBHI", 1, self.codes[1], 0, 0) + frame[at : min(end, at + 1232)]
+            pseudo, head = frame[at + 24 : at + 40] + frame[at + 8 : at + 24] + struct.pack(">II", len(data), 58), make(58, 0, 0)
+        data = data[:2] + struct.pack(">H", ~even(pseudo + data) & 0xFFFF) + data[4:]
+        return link + bytes(head / Raw(data))
+
+    @staticmethod
+    def is_whole(frame, seen, at, end):
+        """Whether the checksum of TCP is right."""
+        if "ip4" in seen.classes:
+            segment = frame[at + seen.fields["ip-ihl"] * 4 : end]
+            pseudo = frame[at + 12 : at + 20] + struct.pack(">HH", 6, len(segment))
+        else:
+            segment = frame[at + 40 : end]
+            pseudo = frame[at + 8 : at + 40] + struct.pack(">II", len(segment), 6)
+        return even(pseudo + segment) == 0xFFFF
+
+
+def even(data):
+    """The ones' complement sum of any number of bytes."""
+    return ones(data + b"\0" * (len(data) & 1))
+
+
 class Rule:
     def __init__(self, rng, pools, texts, sets, limits):
         self.matches = [make_match(rng, pools, texts, sets) for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))]
@@ -389,10 +483,14 @@ class Rule:
         self.classes = set().union(*(m.classes for m in self.matches))
         self.packets = self.bytes = 0
         shape = rng.random()
-        self.share = self.rate = self.apart = self.change = self.write = None
+        self.share = self.rate = self.apart = self.change = self.write = self.answer = None
         self.accepts, self.judges = False, True
-        if shape < 0.38:
+        if shape < 0.24:
             self.target = "drop"
+        elif shape < 0.38:
+            self.answer = Answer(rng)
+            self.target = self.answer.text
+            self.classes |= self.answer.classes
         elif shape < 0.6:
             self.target, self.accepts = "accept", True
         elif shape < 0.66:
@@ -531,8 +629,8 @@ def written_policy(rules, head):
     return out
 
 
-def decide(rules, ghosts, packets, seed, filled):
-    """Packets that pass, as they leave, and None for others; counts in the rules. Ghosts match none. A packet is (frame, what is seen of it or None, its time)."""
+def decide(rules, ghosts, packets, seed, filled, told):
+    """Packets that pass, as they leave, and None for others; counts in the rules, notes of answers in `told`. Ghosts match none. A packet is (frame, what is seen of it or None, its time)."""
     passed = []
     for number, (frame, seen, time) in enumerate(packets):
         if seen is None:
@@ -560,7 +658,14 @@ def decide(rules, ghosts, packets, seed, filled):
             if rule.change:
                 rule.changes(filled, seen, time)
         if drop and not accept:
-            passed.append(None)
+            rejects = next((rule.answer for _, rule in matching if rule.answer), None)
+            answer = rejects.to(frame, seen) if rejects else None
+            notes = {"answered": answer is not None, "no_answer": rejects is not None and answer is None}
+            if answer is not None and not rejects.within(time):
+                answer, notes = None, {"answer_limited": True}
+            for name, is_so in notes.items():
+                told[name] = told.get(name, 0) + is_so
+            passed.append(answer)
         else:
             passed.append(as_written(writes, frame, seen) if writes else frame)
     return passed
@@ -689,7 +794,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     policy_path, capture, output = (os.path.join(folder, name) for name in ("policy.weir", "packets.pcap", "passed.pcap"))
     rng = random.Random(seed)
-    verdicts = passes = drops = matched = written_rules = left_out = policies = changed = displaced = pushed = 0
+    verdicts = passes = drops = matched = written_rules = left_out = policies = changed = displaced = pushed = answered = 0
     while verdicts < wanted:
         if policies % 20 == 0:
             packets = make_packets(rng)
@@ -743,7 +848,8 @@ def main():
         ghosts = [rule for n, rule in enumerate(rules) if "r%d" % n not in identities]
         if any(rule.before is None for rule in ghosts):
             sys.exit("weir left out a rule outside of chains (policy in %s)" % policy_path)
-        expected = decide(numbered, ghosts, packets, draw, filled)
+        answers = {}
+        expected = decide(numbered, ghosts, packets, draw, filled, answers)
         through = read_times(output)
         for number, ((frame, seen, time), ours) in enumerate(zip(packets, expected)):
             if through.get(time) != ours:
@@ -763,7 +869,9 @@ def main():
             matched += rule.packets > 0
         apart = sum(rule.apart.displaced for rule in rules if rule.apart)
         told = report["reasons"]
-        of = (("limit_displaced", apart), ("set_displaced", filled.displaced), ("set_full", filled.full))
+        of = tuple((name, answers.get(name, 0)) for name in ("answered", "no_answer", "answer_limited"))
+        answered += answers.get("answered", 0)
+        of += (("limit_displaced", apart), ("set_displaced", filled.displaced), ("set_full", filled.full))
         for reason, count in of:
             if told.get(reason, 0) != count:
                 sys.exit("weir notes %s %d times, the model %d (policy in %s)" % (reason, told.get(reason, 0), count, policy_path))
@@ -777,11 +885,11 @@ def main():
         sys.exit("weir refused %d of %d rules: the generator no longer knows the language" % (left_out, written_rules))
     if min(passes, drops) * 10 < verdicts or matched * 4 < written_rules - left_out:
         sys.exit("too little was compared: %d passed, %d dropped, %d of %d rules matched" % (passes, drops, matched, written_rules - left_out))
-    if not (changed and displaced and (pushed or wanted < 40000)):
-        sys.exit("no packet was changed, or no address displaced: %d, %d by limits, %d in sets" % (changed, displaced, pushed))
-    print("%d verdicts of %d policies agree: %d passed, %d of them changed, %d dropped; %d rules, %d of them matched, %d refused; "
+    if not (answered and changed and displaced and (pushed or wanted < 40000)):
+        sys.exit("no packet was answered or changed, or no address displaced: %d, %d, %d by limits, %d in sets" % (answered, changed, displaced, pushed))
+    print("%d verdicts of %d policies agree: %d passed or were answered (%d), %d of them changed, %d dropped; %d rules, %d of them matched, %d refused; "
           "%d addresses displaced by limits, %d in sets" % (
-              verdicts, policies, passes, changed, drops, written_rules - left_out, matched, left_out, displaced, pushed))
+              verdicts, policies, passes, answered, changed, drops, written_rules - left_out, matched, left_out, displaced, pushed))
     if len(sys.argv) <= 4:
         shutil.rmtree(folder)
 
