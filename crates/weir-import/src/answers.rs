@@ -16,10 +16,10 @@ pub(crate) struct Answer {
 }
 
 /// A code: the word of weir and nftables, its number, other words for it.
-type Code = (&'static str, &'static str, &'static [&'static str]);
+pub(crate) type Code = (&'static str, &'static str, &'static [&'static str]);
 
 /// Of ICMP type 3: iptables has the short words that end in `unreach` and `prohib`, pf those that end in `unr`.
-const CODES4: &[Code] = &[
+pub(crate) const CODES4: &[Code] = &[
     ("net-unreachable", "0", &["net-unreach", "net-unr"]),
     ("host-unreachable", "1", &["host-unreach", "host-unr"]),
     (
@@ -34,7 +34,7 @@ const CODES4: &[Code] = &[
 ];
 
 /// Of ICMPv6 type 1.
-const CODES6: &[Code] = &[
+pub(crate) const CODES6: &[Code] = &[
     ("no-route", "0", &["noroute-unr"]),
     ("admin-prohibited", "1", &["adm-prohibited", "admin-unr"]),
     ("addr-unreachable", "3", &["addr-unreach", "addr-unr"]),

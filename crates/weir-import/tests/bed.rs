@@ -187,22 +187,33 @@ impl Router {
         passed
     }
 
+    /// Sends frames into `lan0`; what comes back by it.
+    pub(crate) fn answers(&self, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        self.through(frames, 1)
+    }
+
     /// Sends frames into `lan0`; what came out of `dmz0`, which rules send them to as they are.
     pub(crate) fn bounced(&self, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        self.through(frames, 2)
+    }
+
+    fn through(&self, frames: &[Vec<u8>], number: u8) -> Vec<Vec<u8>> {
         for frame in frames {
             self.sockets[1].send(frame).expect("sent");
         }
         let mut last = vec![0; 60];
         last[6..11].copy_from_slice(&LAST);
-        last[11] = 2;
+        last[11] = number;
         last[12] = 0x88;
         last[13] = 0xb5;
         self.sockets[1].send(&last).expect("sent");
         let mut came = Vec::new();
         let mut buffer = [0; 2048];
         loop {
-            let frame = (self.sockets[2].receive(&mut buffer).expect("received"))
-                .expect("the end of the batch arrives");
+            let frame = (self.sockets[usize::from(number)]
+                .receive(&mut buffer)
+                .expect("received"))
+            .expect("the end of the batch arrives");
             if frame.get(6..11) == Some(&LAST) {
                 return came;
             }

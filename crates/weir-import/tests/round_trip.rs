@@ -273,3 +273,98 @@ fn bits_of_tests_do_not_stay_in_the_mark() {
         kernel().feed("nft", &["-f", "-"], text);
     }
 }
+
+/// Rejections of all kinds, behind silent drops and in front of them, and with an accept that overrides them.
+const REJECTS: &str = "\
+udp-dport 137-139 drop
+tcp-dport 22 ip-saddr 192.168.10.0/28 accept
+tcp-dport { 25, 110, 143 } reject with tcp-reset
+ip-daddr 10.20.0.0/28 udp reject with icmp host-prohibited
+ip6-daddr 2001:db8:20::/64 udp reject with icmp6 policy-fail
+tcp-dport 443 reject with icmpx port-unreachable
+icmp-type 8 reject with icmp net-unreachable
+dport 1-1023 reject
+l4-proto in { gre, esp } reject with icmpx no-route
+tcp-dport 25 drop
+";
+
+/// What both answers say: addresses, ports, numbers and flags of a reset; type, code and the begin of the quote of an error.
+fn essence(frame: &[u8]) -> Vec<u8> {
+    let (ip, l4) = match frame[14] >> 4 {
+        4 => (&frame[26..34], 34),
+        _ => (&frame[22..54], 54),
+    };
+    let protocol = if l4 == 34 { frame[23] } else { frame[20] };
+    let body = match protocol {
+        6 => [&frame[l4..l4 + 12], &frame[l4 + 13..l4 + 14]].concat(),
+        // The hosts between change TTL and checksum of what is quoted; nobody is between.
+        _ => [
+            &frame[l4..l4 + 2],
+            &frame[l4 + 8..(l4 + 8 + 28).min(frame.len())],
+        ]
+        .concat(),
+    };
+    [&frame[..14], &[protocol], ip, &body].concat()
+}
+
+#[test]
+fn an_exported_policy_answers_as_the_policy() {
+    if !can_ask("nft") {
+        return;
+    }
+    let policy = REJECTS.replace("{ 25, 110, 143 }", "in { 25, 110, 143 }");
+    let parsed = parse(&Source::new("test", policy.as_str()), &NoFiles).expect("a policy");
+    let made = export_nft(&parsed.policy, &["lan0".to_owned()]);
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+    let router = kernel();
+    router.feed("nft", &["-f", "-"], &made.ruleset);
+    // Only answers come back.
+    let nothing = "table inet nothing {\nchain passes { type filter hook prerouting priority 0; policy drop; }\n}\n";
+    router.feed("nft", &["-f", "-"], nothing);
+    let mut weir = Reference::new(parsed.policy, Options::default());
+    let mut numbers = Numbers(23);
+    let (mut number, mut resets, mut errors) = (0, 0, 0);
+    for batch in 0..100u16 {
+        let frames: Vec<Vec<u8>> = (1..=100)
+            .map(|number| (Packet::any(&mut numbers, true), batch * 100 + number))
+            // nftables answers a reset with an error, weir does not.
+            .filter(|(packet, _)| packet.protocol != 6 || packet.flags & 4 == 0)
+            .map(|(packet, number)| packet.frame(number))
+            .collect();
+        let expected: Vec<Vec<u8>> = (frames.iter())
+            .filter_map(|frame| {
+                number += 1;
+                let outcome = weir.run(Input {
+                    port: PortId {
+                        name: Some("lan0"),
+                        index: 2,
+                    },
+                    number,
+                    // Below the rate of answers.
+                    now_ns: number * 2_000_000,
+                    ..Input::new(frame)
+                });
+                (outcome.verdict == Verdict::Tx).then_some(outcome.frame)
+            })
+            .collect();
+        let came = router.answers(&frames);
+        for (came, expected) in came.iter().zip(&expected) {
+            assert_eq!(
+                essence(came),
+                essence(expected),
+                "{}\n{}\n{}",
+                weir_packet::summary(came),
+                weir_packet::summary(expected),
+                made.ruleset
+            );
+            let is_reset = came[if came[14] >> 4 == 4 { 23 } else { 20 }] == 6;
+            resets += usize::from(is_reset);
+            errors += usize::from(!is_reset);
+        }
+        assert_eq!(came.len(), expected.len(), "batch {batch}");
+    }
+    assert!(
+        resets > 300 && errors > 300,
+        "{resets} resets, {errors} errors"
+    );
+}

@@ -1,5 +1,6 @@
 //! A policy as a rule set of nftables, and what has no place in it.
 
+mod answers;
 mod nft;
 mod writes;
 
@@ -28,6 +29,8 @@ pub struct Exported {
 struct Sections {
     logs: Vec<String>,
     accepts: Vec<String>,
+    /// The first that rejects a packet answers it, also where a rule before drops it.
+    rejects: Vec<String>,
     drops: Vec<String>,
     /// What is done to packets that pass: nobody sees the others.
     passed: Vec<String>,
@@ -50,7 +53,12 @@ pub fn export_nft(policy: &Policy, interfaces: &[String]) -> Exported {
         said.push(judged.ok());
     }
     // A line that sets the mark to 0 stands in front of tests that need several lines.
-    let judged = [&sections.logs, &sections.accepts, &sections.drops];
+    let judged = [
+        &sections.logs,
+        &sections.accepts,
+        &sections.rejects,
+        &sections.drops,
+    ];
     let tested = (judged.into_iter().flatten()).any(|line| line == nft::NO_MARK);
     let mut written = Written::behind(tested);
     for (rule, said) in policy.rules.iter().zip(&mut said) {
@@ -105,6 +113,7 @@ impl Sections {
         for (title, lines) in [
             ("every match is logged", &self.logs),
             ("an accept overrides every drop", &self.accepts),
+            ("drops with an answer", &self.rejects),
             ("drops", &self.drops),
         ] {
             if !lines.is_empty() {
@@ -144,8 +153,8 @@ fn verdicts(rule: &Rule, sections: &mut Sections) -> Result<bool, &'static str> 
     if rule.stateful {
         return Err("nftables has no connections at this hook");
     }
-    let mut out: [Vec<String>; 3] = Default::default();
-    let [logs, accepts, drops] = &mut out;
+    let mut out: [Vec<String>; 4] = Default::default();
+    let [logs, accepts, rejects, drops] = &mut out;
     for target in &rule.targets {
         let said = |what: &str| nft::statement(rule, what).map_err(|Inexpressible(what)| what);
         match target {
@@ -156,8 +165,11 @@ fn verdicts(rule: &Rule, sections: &mut Sections) -> Result<bool, &'static str> 
                 let limit = limit.as_ref().map(nft::limit).unwrap_or_default();
                 logs.extend(said(&format!("{limit}log prefix \"{prefix}\""))?);
             }
-            Target::Drop(DropWhen::Answered(_)) => {
-                return Err("answers of `reject` are not exported");
+            Target::Drop(DropWhen::Answered(how)) => {
+                for (rule, what) in answers::lines(rule, *how)? {
+                    rejects
+                        .extend(nft::statement(&rule, &what).map_err(|Inexpressible(what)| what)?);
+                }
             }
             Target::Drop(DropWhen::Quota { .. }) => {
                 return Err("`quota` of nftables counts bytes without Ethernet headers");
@@ -175,6 +187,7 @@ fn verdicts(rule: &Rule, sections: &mut Sections) -> Result<bool, &'static str> 
     let parts = [
         &mut sections.logs,
         &mut sections.accepts,
+        &mut sections.rejects,
         &mut sections.drops,
     ];
     for (part, lines) in parts.into_iter().zip(out) {
