@@ -191,8 +191,8 @@ struct weir_rule {
 	__u32 op_first;
 	__u32 op_count;
 	__u64 drop_param;	/* WEIR_RULE_RANDOM: drop when random is below, of 2^32; WEIR_RULE_RATE: ns a packet; WEIR_RULE_QUOTA: bytes */
-	__u64 rate_limit_ns;	/* how far ahead of now the word may run */
-	__u64 timeout_ns;	/* of connections of this rule, 0: by their state; with WEIR_RULE_METER: WEIR_METER_* */
+	__u64 rate_limit_ns;	/* how far ahead of now the word may run; WEIR_RULE_COUNT: first bucket above, buckets - 1 below bit 32 */
+	__u64 timeout_ns;	/* of connections of this rule, 0: by their state; with WEIR_RULE_METER and _COUNT: WEIR_METER_* */
 };
 
 /* Rules added while running: tables behind those of the plan, with cells of their own. */

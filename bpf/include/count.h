@@ -101,15 +101,15 @@ static __always_inline int count_connection(__u32 level, __u32 at, __u32 mode)
 	if (!(weir_features & WEIR_F_COUNT) || !s || !rule || !(rule->flags & WEIR_RULE_COUNT))
 		return COUNT_BELOW;
 	name = weir_replay ? 0 : weir_flow_seed;
-	name = splitmix64(name + rule->id) | 1;
-	if (rule->timeout_ns >> WEIR_METER_SOURCE)
+	name = splitmix64(name + (rule->timeout_ns >> WEIR_METER_NAME)) | 1;
+	if (rule->timeout_ns >> WEIR_METER_SOURCE & 3)
 		name = meter_name(s, rule);
 	if (!name)
 		return COUNT_BELOW;
-	bucket = name >> 32 & rule->rate_limit_ns;
+	bucket = name >> 32 & (__u32)rule->rate_limit_ns;
 	s->count_most = rule->drop_param >> 32;
 	s->count_lists = (__u32)rule->drop_param + bucket * WEIR_COUNT_WAYS * s->count_most;
-	bucket += (__u32)rule->timeout_ns;
+	bucket += rule->rate_limit_ns >> 32;
 	names = bpf_map_lookup_elem(&count_names, &bucket);
 	if (!names)
 		return COUNT_BELOW;

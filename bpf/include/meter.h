@@ -36,7 +36,7 @@ static __always_inline __u64 meter_name(struct scratch *s, struct weir_rule *rul
 	__u32 len;
 
 	if (valid & WEIR_V_IP4) {
-		len = what >> WEIR_METER_LEN4 & 0xff;
+		len = what >> WEIR_METER_LEN4 & 0x3f;
 		src[1] = bpf_ntohl(*(__be32 *)(key + WEIR_K_IP4 + 12));
 		dst[1] = bpf_ntohl(*(__be32 *)(key + WEIR_K_IP4 + 16));
 		mask[0] = 0;
@@ -54,7 +54,7 @@ static __always_inline __u64 meter_name(struct scratch *s, struct weir_rule *rul
 	} else {
 		return 0;
 	}
-	hash = splitmix64(hash + rule->id);
+	hash = splitmix64(hash + (what >> WEIR_METER_NAME));
 	if (what >> WEIR_METER_SOURCE & 1)
 		hash = splitmix64(splitmix64(hash + (src[0] & mask[0])) + (src[1] & mask[1]));
 	if (what >> WEIR_METER_DESTINATION & 1)
@@ -90,7 +90,7 @@ static __always_inline int above_word(__u64 *tat, struct weir_rule *rule, __u64 
 static __always_inline int above_meter(struct scratch *s, struct weir_rule *rule)
 {
 	__u64 name = meter_name(s, rule), least = ~0ULL, old, t = now(s);
-	__u32 at = (__u32)rule->timeout_ns * (weir_meter_mask + 1) + (name >> 32 & weir_meter_mask), i, way = 0;
+	__u32 at = (rule->timeout_ns & WEIR_METER_TABLE) * (weir_meter_mask + 1) + (name >> 32 & weir_meter_mask), i, way = 0;
 	struct weir_meter *m = bpf_map_lookup_elem(&meters, &at);
 	struct weir_stats *ledger;
 

@@ -8,15 +8,20 @@
 
 #define WEIR_METER_WAYS	4	/* words of a bucket: one cache line with their names */
 
-/* What a rule with WEIR_RULE_METER has in place of a time-out: which table, and what is counted apart. */
-#define WEIR_METER_LEN4		32	/* from this bit on: bits of IPv4 addresses that count; below: number of the table */
-#define WEIR_METER_LEN6		40	/* ... of IPv6 addresses */
-#define WEIR_METER_SOURCE	48	/* this bit: the source counts */
-#define WEIR_METER_DESTINATION	49	/* this bit: the destination counts */
+/*
+ * What a rule with WEIR_RULE_METER or WEIR_RULE_COUNT has in place of a time-out: which table (METER), what is counted apart, and under which
+ * name. The name is the id that the rule had when it began to count: edits that renumber it change nothing.
+ */
+#define WEIR_METER_TABLE	0xffffff	/* these bits: number of the table */
+#define WEIR_METER_SOURCE	24	/* this bit: the source counts */
+#define WEIR_METER_DESTINATION	25	/* this bit: the destination counts */
+#define WEIR_METER_LEN4		26	/* 6 bits from this one on: bits of IPv4 addresses that count */
+#define WEIR_METER_LEN6		32	/* 8 bits: ... of IPv6 addresses */
+#define WEIR_METER_NAME		40	/* 24 bits: the name */
 
 /* A bucket. */
 struct weir_meter {
-	__u64 name[WEIR_METER_WAYS];	/* hash of rule and addresses, 0: never used */
+	__u64 name[WEIR_METER_WAYS];	/* hash of the rule's name and addresses, 0: never used */
 	__u64 tat[WEIR_METER_WAYS];	/* word of the limit: theoretical arrival time, ns */
 };
 

@@ -201,6 +201,11 @@ fn names_at_their_limit_stay_at_it() {
     let said = load(&bed.middle, &[behind.to_str().expect("text")]);
     assert_eq!(said["rebuilt"], false, "{said}");
     open("a rule behind");
+    let front = policy.replace("1024\n", "1024\nudp-dport 8 drop\n");
+    let front = file("front.weir", &front);
+    let said = load(&bed.middle, &[front.to_str().expect("text")]);
+    assert_eq!(said["rebuilt"], true, "{said}");
+    open("a rule in front");
     let rebuilt = weir(&bed.middle, &["rule", "compact"]);
     assert!(rebuilt.status.success(), "{}", stderr(&rebuilt));
     open("a rebuild");

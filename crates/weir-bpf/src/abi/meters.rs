@@ -5,13 +5,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `WEIR_METER_WAYS`: words of a bucket.
 pub const METER_WAYS: usize = 4;
 
-/// `WEIR_METER_*`: what a rule with [`rule_flag::METER`](super::rule_flag::METER) has in place of a time-out. Bits below [`meter::LEN4`]: number of its table.
+/// `WEIR_METER_*`: what a rule with [`rule_flag::METER`](super::rule_flag::METER) has in place of a time-out. The same of one with [`rule_flag::COUNT`](super::rule_flag::COUNT).
 #[expect(missing_docs, reason = "documented in abi/meter.h")]
 pub mod meter {
-    pub const LEN4: u32 = 32;
-    pub const LEN6: u32 = 40;
-    pub const SOURCE: u32 = 48;
-    pub const DESTINATION: u32 = 49;
+    pub const TABLE: u64 = 0xff_ffff;
+    pub const SOURCE: u32 = 24;
+    pub const DESTINATION: u32 = 25;
+    pub const LEN4: u32 = 26;
+    pub const LEN6: u32 = 32;
+    pub const NAME: u32 = 40;
 }
 
 /// `struct weir_meter`: a bucket.

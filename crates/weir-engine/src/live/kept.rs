@@ -133,6 +133,9 @@ mod tests {
             slot: id,
             text: format!("udp-dport {id} drop"),
             meaning: 0,
+            counts_as: id,
+            table: None,
+            count: None,
         };
         let kept = Kept {
             layout: abi::STATE_LAYOUT,

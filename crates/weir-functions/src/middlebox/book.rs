@@ -15,7 +15,7 @@ use super::conditions::Lowering;
 use super::connections;
 use super::counts::LimitTable;
 use super::dynamic::{self, SetPlan};
-use super::past::{self, Past, PastChange, PastRule, Succession};
+use super::past::{self, Past, PastChange, PastRule, PastTables, Succession};
 use super::{
     Bounds, EditCapacity, Layout, Lowered, PlanError, Seat, Sizes, StateOf, Worst, lay_out, lower,
     ordered,
@@ -94,11 +94,14 @@ pub struct Entry {
     table: Option<u32>,
     /// Its table if it limits connections at a time.
     count: Option<counts::Place>,
+    /// The id that its limits count under: the first that it had.
+    counts_as: u32,
 }
 
 impl Entry {
     fn new(written: Written, slot: u32, origin: Origin) -> Entry {
         Entry {
+            counts_as: written.rule.id,
             rule: written.rule,
             text: written.text,
             slot,
@@ -109,11 +112,21 @@ impl Entry {
         }
     }
 
+    fn past(&self) -> PastRule {
+        PastRule {
+            counts_as: self.counts_as,
+            table: self.table,
+            count: self.count,
+            ..PastRule::new(&self.rule, &self.text, self.slot)
+        }
+    }
+
     fn seated(&self) -> (&Rule, Seat) {
         let seat = Seat {
             slot: self.slot,
             table: self.table,
             count: self.count,
+            counts_as: self.counts_as,
         };
         (&self.rule, seat)
     }
@@ -203,9 +216,7 @@ impl Step {
         let added = self.change.added.iter();
         PastChange {
             gone: self.change.gone.clone(),
-            added: added
-                .map(|entry| PastRule::new(&entry.rule, &entry.text, entry.slot))
-                .collect(),
+            added: added.map(Entry::past).collect(),
             generation: self.generation,
         }
     }
@@ -222,14 +233,11 @@ impl Rebuild {
         self.book.counts().eq(now.counts())
     }
 
-    /// The same of what a former process left: its rules are known by id and text.
+    /// The same of what a former process left.
     pub fn counts_lie_as_past(&self, past: &Past) -> bool {
-        self.book.counts().all(|(id, _)| {
-            let text = self.book.entries.get(&id).map(|entry| &entry.text);
-            past.rules
-                .iter()
-                .any(|rule| rule.id == id && Some(&rule.text) == text)
-        })
+        let former = past.rules.iter();
+        let former = former.filter_map(|rule| Some((rule.counts_as, rule.count?)));
+        self.book.counts().eq(former)
     }
 
     /// Sets that packets fill, as they will lie.
@@ -280,6 +288,7 @@ impl RuleBook {
             keep: 0,
             aliases: Vec::new(),
             sets: SetPlan::default(),
+            tables: 0,
         };
         blank.laid_out(entries, slots)
     }
@@ -319,8 +328,8 @@ impl RuleBook {
         let mut fresh = Vec::with_capacity(added);
         let mut kept = BTreeSet::new();
         let mut entries = BTreeMap::new();
-        for (written, slot) in heirs.rules {
-            let slot = match slot {
+        for (written, old) in heirs.rules {
+            let slot = match old.map(|old| old.slot) {
                 Some(slot) => {
                     kept.insert(slot);
                     slot
@@ -331,7 +340,18 @@ impl RuleBook {
                     slot
                 }
             };
-            let entry = Entry::new(written, slot, Origin::Configured);
+            let mut entry = Entry::new(written, slot, Origin::Configured);
+            if let Some(old) = old {
+                // What an earlier release remembers has none.
+                entry.counts_as = if old.counts_as == 0 {
+                    old.id
+                } else {
+                    old.counts_as
+                };
+                entry.table = old
+                    .table
+                    .filter(|_| past.tables.limits == connections.limits);
+            }
             entries.insert(entry.rule.id, entry);
         }
         let blank = Blank {
@@ -347,6 +367,10 @@ impl RuleBook {
             },
             aliases: heirs.aliases,
             sets,
+            tables: match past.tables.limits == connections.limits {
+                true => past.tables.tables,
+                false => 0,
+            },
         };
         let (mut book, plan) = blank.laid_out(entries, slots)?;
         book.slots.free.extend(used.difference(&kept));
@@ -368,9 +392,7 @@ impl RuleBook {
     pub fn past(&self) -> Past {
         let rules = self.entries.values();
         Past {
-            rules: rules
-                .map(|entry| PastRule::new(&entry.rule, &entry.text, entry.slot))
-                .collect(),
+            rules: rules.map(Entry::past).collect(),
             aliases: self.aliases.clone(),
             next_id: self.next_id,
             generation: self.generation,
@@ -378,6 +400,10 @@ impl RuleBook {
             features: self.layout.features,
             capacity: self.connections.capacity,
             sets: self.layout.sets.past(),
+            tables: PastTables {
+                limits: self.connections.limits,
+                tables: self.layout.all_tables,
+            },
         }
     }
 
@@ -786,6 +812,7 @@ impl RuleBook {
             keep: self.layout.features & OF_CONNECTIONS,
             aliases: self.aliases.clone(),
             sets: self.layout.sets.without_tests(),
+            tables: self.layout.all_tables,
         };
         let (mut book, plan) = blank.laid_out(entries, slots)?;
         let rested = std::mem::take(&mut book.slots.resting);
@@ -806,7 +833,7 @@ impl RuleBook {
 
     /// Rules that limit connections at a time, and where their tables lie.
     fn counts(&self) -> impl Iterator<Item = (u32, counts::Place)> + '_ {
-        (self.entries.iter()).filter_map(|(id, entry)| Some((*id, entry.count?)))
+        (self.entries.values()).filter_map(|entry| Some((entry.counts_as, entry.count?)))
     }
 
     fn forget(&mut self, id: u32, entry: Entry) {
@@ -831,6 +858,8 @@ struct Blank {
     aliases: Vec<(u32, u32)>,
     /// That have elements already.
     sets: SetPlan,
+    /// Tables of limits of addresses that are there, of the same size.
+    tables: u32,
 }
 
 /// Features whose tables connections live in.
@@ -847,12 +876,15 @@ impl Blank {
         mut entries: BTreeMap<u32, Entry>,
         slots: Slots,
     ) -> Result<(RuleBook, InstancePlan), PlanError> {
-        let mut tables = 0..;
+        // Rules that stay keep their tables.
+        let used: BTreeSet<u32> = entries.values().filter_map(|entry| entry.table).collect();
+        let mut tables = (0..).filter(|table| !used.contains(table));
         let mut places = counts::Places::new(self.connections.limits);
         for entry in entries.values_mut() {
             entry.count = places.take(&entry.rule);
-            let table = entry.rule.counts_apart().then(|| tables.next());
-            entry.table = table.flatten();
+            if entry.table.is_none() && entry.rule.counts_apart() {
+                entry.table = tables.next();
+            }
         }
         let rules: Vec<(&Rule, Seat)> = entries.values().map(Entry::seated).collect();
         let room = EditCapacity::beside(rules.len());
@@ -869,6 +901,7 @@ impl Blank {
                 keep: self.keep,
                 aliases: &self.aliases,
                 last_id: self.next_id - 1,
+                tables: self.tables,
             },
         )?;
         drop(lowered);

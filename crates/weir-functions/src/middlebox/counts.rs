@@ -1,6 +1,7 @@
 //! Limits of connections at a time: where their tables lie, and what a rule says of its own.
 
-use weir_bpf::abi::{self, COUNT_WAYS, Count, meter as bits, rule_flag};
+use serde::{Deserialize, Serialize};
+use weir_bpf::abi::{self, COUNT_WAYS, Count, rule_flag};
 use weir_policy::model::{Per, Rule};
 
 use super::meters::{self, TablesTooLarge};
@@ -13,8 +14,8 @@ pub const COUNT_MAPS: &[&str] = &["count_names", "count_words"];
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Where a rule's table begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
     bucket: u64,
     word: u64,
     /// Buckets of the table.
@@ -52,17 +53,11 @@ impl Places {
 }
 
 /// What a rule has in place of a rate and a time-out. [`plan`] refuses places that do not fit.
-pub(super) fn write(out: &mut abi::Rule, most: u32, per: Option<Per>, place: Place) {
+pub(super) fn write(out: &mut abi::Rule, most: u32, per: Option<Per>, name: u32, place: Place) {
     out.flags |= rule_flag::COUNT | rule_flag::HIT;
     out.drop_param = u64::from(most) << 32 | u64::from(place.word as u32);
-    out.rate_limit_ns = place.buckets.saturating_sub(1);
-    out.timeout_ns = u64::from(place.bucket as u32);
-    if let Some(per) = per {
-        out.timeout_ns |= u64::from(per.len4) << bits::LEN4
-            | u64::from(per.len6) << bits::LEN6
-            | u64::from(per.source) << bits::SOURCE
-            | u64::from(per.destination) << bits::DESTINATION;
-    }
+    out.rate_limit_ns = place.bucket << 32 | place.buckets.saturating_sub(1);
+    out.timeout_ns = meters::word(name, per);
 }
 
 /// A limit that counts addresses apart, or connections, and its table.
@@ -131,7 +126,7 @@ pub(super) fn plan(limits: u32, rules: &[abi::Rule]) -> Result<[MapPlan; 2], Tab
     let counting = rules.iter().filter(|r| r.flags & rule_flag::COUNT != 0);
     let (mut tables, mut buckets, mut words) = (0, 0u64, 0u64);
     for rule in counting {
-        let own = rule.rate_limit_ns + 1;
+        let own = (rule.rate_limit_ns & u64::from(u32::MAX)) + 1;
         tables += 1;
         buckets += own;
         words += own * COUNT_WAYS as u64 * (rule.drop_param >> 32);

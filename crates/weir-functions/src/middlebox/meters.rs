@@ -30,13 +30,26 @@ pub struct TablesTooLarge {
     pub max: u64,
 }
 
-/// What a rule has in place of a time-out. `table` counts the rules with limits of this kind.
-pub(super) fn word(table: u32, per: Per) -> u64 {
-    u64::from(table)
-        | u64::from(per.len4) << meter::LEN4
-        | u64::from(per.len6) << meter::LEN6
-        | u64::from(per.source) << meter::SOURCE
-        | u64::from(per.destination) << meter::DESTINATION
+/// What a rule has in place of a time-out, without the number of its table. `name`: the id that it began to count under. Of ids that are
+/// 2^24 apart the names are the same, so they must not share a table: none lives that long beside the other.
+pub(super) fn word(name: u32, per: Option<Per>) -> u64 {
+    let name = u64::from(name) << meter::NAME;
+    per.map_or(name, |per| {
+        name | u64::from(per.len4) << meter::LEN4
+            | u64::from(per.len6) << meter::LEN6
+            | u64::from(per.source) << meter::SOURCE
+            | u64::from(per.destination) << meter::DESTINATION
+    })
+}
+
+/// Number of a table in a rule's word.
+pub(super) fn table(table: u32) -> u64 {
+    u64::from(table) & meter::TABLE
+}
+
+/// The number of its table in a rule.
+pub(super) fn table_of(rule: &weir_bpf::abi::Rule) -> u32 {
+    (rule.timeout_ns & meter::TABLE) as u32
 }
 
 /// Constant and map of so many tables, each for `limits` addresses.

@@ -17,7 +17,7 @@ mod past;
 mod room;
 pub mod translations;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use weir_bpf::abi::{self, feature, rule_flag};
 use weir_classify::{Classifier, ClassifyError, RuleKey, RuleSet, Scheme};
@@ -27,10 +27,10 @@ use zerocopy::IntoBytes;
 use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource, Port};
 pub use book::{Edit, EditError, Entry, Origin, Rebuild, RuleBook, Staged, Step, Write, Written};
 use conditions::Lowering;
-pub use counts::{COUNT_MAPS, LimitTable, limit_tables};
+pub use counts::{COUNT_MAPS, LimitTable, Place as CountPlace, limit_tables};
 use dynamic::{SetPlan, SetsError};
 pub use meters::TablesTooLarge;
-pub use past::{Past, PastChange, PastRule, Succession};
+pub use past::{Past, PastChange, PastRule, PastTables, Succession};
 use room::{EditCapacity, Sizes};
 
 /// Why a policy cannot be planned.
@@ -181,7 +181,13 @@ fn compile(
     let rules = (0u32..).zip(&policy.rules).map(|(slot, rule)| {
         let table = rule.counts_apart().then(|| tables.next()).flatten();
         let count = places.take(rule);
-        (rule, Seat { slot, table, count })
+        let seat = Seat {
+            slot,
+            table,
+            count,
+            counts_as: rule.id,
+        };
+        (rule, seat)
     });
     let rules: Vec<(&Rule, Seat)> = rules.collect();
     let rules = rules.into_iter();
@@ -191,6 +197,7 @@ fn compile(
         keep: 0,
         aliases: &[],
         last_id: policy.rules.len() as u32,
+        tables: 0,
     };
     let (plan, layout) = lay_out(
         &lowered,
@@ -256,6 +263,8 @@ struct Seat {
     table: Option<u32>,
     /// Its table, if it limits connections at a time.
     count: Option<counts::Place>,
+    /// The id that it had when its limits began to count: their names hold it.
+    counts_as: u32,
 }
 
 /// Lowers rules in rule order, each with its places for what it counts.
@@ -305,6 +314,8 @@ struct StateOf<'a> {
     aliases: &'a [(u32, u32)],
     /// The last id that was given.
     last_id: u32,
+    /// How many tables of limits of addresses there are already, of this size: words stay in them if there are as many again.
+    tables: u32,
 }
 
 /// Where a plan has put its rules, and what it holds beside them.
@@ -324,6 +335,8 @@ struct Layout {
     last_id: u32,
     /// Tables for limits beside the plan that count addresses apart.
     tables: VecDeque<u32>,
+    /// How many there are with those that rules have.
+    all_tables: u32,
 }
 
 fn lay_out(
@@ -375,13 +388,20 @@ fn lay_out(
     let ids_to_come = last_id.saturating_sub(places.len() as u32);
     let mut constants = constants(&built, features, lowered.lowering.slot_of());
     constants.extend(connections::constants(state.connections, features));
-    let tables = with_flag(&lowered.rules, rule_flag::METER).count();
+    let used: BTreeSet<u32> = (lowered.rules.iter())
+        .filter(|rule| rule.flags & rule_flag::METER != 0)
+        .map(meters::table_of)
+        .collect();
+    // Rules that stay have their numbers, so there may be free ones between them.
+    let tables = used.last().map_or(0, |last| last + 1);
     let limits = state.connections.limits;
-    let spare = match (tables, room.halves.rules) {
-        (0, _) | (_, 0) => 0,
-        _ => meters::spare(limits, tables),
+    let total = match (tables, room.halves.rules) {
+        (0, _) => 0,
+        _ if tables <= state.tables => state.tables,
+        (_, 0) => tables,
+        _ => tables + meters::spare(limits, tables as usize) as u32,
     };
-    let (mask, meters) = meters::plan(limits, tables + spare)?;
+    let (mask, meters) = meters::plan(limits, total as usize)?;
     constants.push(mask);
     let count_maps = counts::plan(limits, &lowered.rules)?;
     constants.extend(lowered.lowering.filled.constants());
@@ -423,7 +443,8 @@ fn lay_out(
         bounds,
         worst,
         last_id,
-        tables: (tables..tables + spare).map(|table| table as u32).collect(),
+        all_tables: total,
+        tables: (0..total).filter(|table| !used.contains(table)).collect(),
     };
     Ok((plan, layout))
 }
@@ -500,7 +521,8 @@ fn abi_rule(
             }
             // It drops where a connection would open, not where it matches.
             Target::Drop(DropWhen::OverConnections { most, per }) => {
-                counts::write(&mut out, *most, *per, seat.count.unwrap_or_default());
+                let place = seat.count.unwrap_or_default();
+                counts::write(&mut out, *most, *per, seat.counts_as, place);
             }
             Target::Drop(when) => {
                 out.flags |= rule_flag::DROP;
@@ -528,7 +550,8 @@ fn abi_rule(
                     } => {
                         over(&mut out, period_ns, burst);
                         out.flags |= rule_flag::METER;
-                        out.timeout_ns = meters::word(seat.table.unwrap_or_default(), per);
+                        out.timeout_ns = meters::word(seat.counts_as, Some(per))
+                            | meters::table(seat.table.unwrap_or_default());
                     }
                 }
             }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::abi::feature;
 use weir_policy::model::Rule;
 
+use super::counts::Place;
 use super::dynamic::PastSet;
 use super::{EditError, Rebuild, Written};
 
@@ -34,6 +35,18 @@ pub struct Past {
     /// Sets that packets fill, in the order in which their elements lie.
     #[serde(default)]
     pub sets: Vec<PastSet>,
+    /// Tables of limits that count addresses apart.
+    #[serde(default)]
+    pub tables: PastTables,
+}
+
+/// Tables of limits that count addresses apart, as they are remembered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastTables {
+    /// `limits N` of the policy: how large each is.
+    pub limits: u32,
+    /// How many there are.
+    pub tables: u32,
 }
 
 /// A rule as it is remembered.
@@ -47,6 +60,15 @@ pub struct PastRule {
     pub text: String,
     /// What the sets mean that it names; 0 if it names none.
     pub meaning: u64,
+    /// The id that its limits count under.
+    #[serde(default)]
+    pub counts_as: u32,
+    /// Its table, if it is a limit that counts addresses apart.
+    #[serde(default)]
+    pub table: Option<u32>,
+    /// Its table, if it limits connections at a time.
+    #[serde(default)]
+    pub count: Option<Place>,
 }
 
 /// What an edit in place changes of it.
@@ -101,14 +123,17 @@ impl PastRule {
             slot,
             text: text.to_owned(),
             meaning: meaning(rule, text),
+            counts_as: rule.id,
+            table: None,
+            count: None,
         }
     }
 }
 
 /// New rules with what they inherit.
-pub(super) struct Heirs {
-    /// In rule order, with ids, and slots of those that stay.
-    pub(super) rules: Vec<(Written, Option<u32>)>,
+pub(super) struct Heirs<'p> {
+    /// In rule order, with ids, and what is remembered of those that stay.
+    pub(super) rules: Vec<(Written, Option<&'p PastRule>)>,
     pub(super) aliases: Vec<(u32, u32)>,
     pub(super) next_id: u32,
     pub(super) kept: usize,
@@ -117,7 +142,7 @@ pub(super) struct Heirs {
 
 /// Gives ids to the rules of a policy that follows another one. Ids ascend in rule order, so from the first rule on that is new or
 /// elsewhere, rules that stay get new ids, too; their former ones remain as aliases where connections may name them.
-pub(super) fn inherit(past: &Past, rules: Vec<Written>) -> Result<Heirs, EditError> {
+pub(super) fn inherit(past: &Past, rules: Vec<Written>) -> Result<Heirs<'_>, EditError> {
     let mut former: HashMap<&str, VecDeque<&PastRule>> = HashMap::new();
     for rule in &past.rules {
         former.entry(&rule.text).or_default().push_back(rule);
@@ -152,7 +177,7 @@ pub(super) fn inherit(past: &Past, rules: Vec<Written>) -> Result<Heirs, EditErr
             }
         }
         written.rule.id = id;
-        heirs.push((written, old.map(|old| old.slot)));
+        heirs.push((written, old));
     }
     let former_ids = past.aliases.iter();
     let mut aliases: Vec<(u32, u32)> = former_ids
@@ -220,11 +245,11 @@ mod tests {
         made.expect("plans").0
     }
 
-    fn ids(heirs: &Heirs) -> Vec<(u32, Option<u32>)> {
+    fn ids(heirs: &Heirs<'_>) -> Vec<(u32, Option<u32>)> {
         heirs
             .rules
             .iter()
-            .map(|(w, slot)| (w.rule.id, *slot))
+            .map(|(w, old)| (w.rule.id, old.map(|old| old.slot)))
             .collect()
     }
 
@@ -278,7 +303,8 @@ mod tests {
         assert_ne!(at(6), [0; 8]);
         assert_eq!(at(1), [0; 8]);
         let again = format!("udp-dport 4 drop\n{text}");
-        let heirs = inherit(&rebuild.past(), written(&again)).expect("ids");
+        let past = rebuild.past();
+        let heirs = inherit(&past, written(&again)).expect("ids");
         assert_eq!(heirs.aliases, [(2, 11), (3, 12), (6, 11), (7, 12)]);
     }
 
@@ -296,11 +322,47 @@ mod tests {
     #[test]
     fn rules_of_the_same_text_inherit_once_each() {
         let twice = "udp-dport 1 drop\nudp-dport 1 drop\n";
-        let heirs = inherit(
-            &book(twice).past(),
-            written(&format!("{twice}udp-dport 1 drop\n")),
-        );
+        let past = book(twice).past();
+        let heirs = inherit(&past, written(&format!("{twice}udp-dport 1 drop\n")));
         let heirs = heirs.expect("ids");
         assert_eq!(ids(&heirs), [(1, Some(0)), (2, Some(1)), (3, None)]);
+    }
+
+    /// Names and tables of limits stay with their rules, whatever numbers these get and whatever other limits come and go.
+    #[test]
+    fn limits_follow_their_rules() {
+        let each = |port: u16| format!("udp-dport {port} drop over 3/s per source\n");
+        let count = "udp-dport 9 drop over 2 connections per source\n";
+        let connections = Connections::default();
+        let first = book(&format!("{}{}{count}", each(1), each(2)));
+        let past = first.past();
+        let seats = |past: &Past| -> Vec<(String, u32, Option<u32>)> {
+            let seat = |rule: &PastRule| (rule.text.clone(), rule.counts_as, rule.table);
+            past.rules.iter().map(seat).collect()
+        };
+        let former = seats(&past);
+        for text in [
+            format!("udp-dport 7 drop\n{}{}{count}", each(1), each(2)),
+            format!("{}{}{}{count}", each(3), each(2), each(1)),
+            format!("{count}{}", each(2)),
+        ] {
+            let made = RuleBook::following(&past, written(&text), &connections, &[], false, true);
+            let made = made.expect("plans");
+            let now = made.rebuild.past();
+            assert_eq!(now.tables, past.tables, "the map has the same size");
+            for (rule, counts_as, table) in seats(&now) {
+                match former.iter().find(|(former, ..)| *former == rule) {
+                    Some(stays) => assert_eq!(stays, &(rule, counts_as, table), "{text}"),
+                    None => assert!(former.iter().all(|(_, was, at)| {
+                        *was != counts_as && (table.is_none() || *at != table)
+                    })),
+                }
+            }
+            assert!(made.rebuild.counts_lie_as_past(&past), "{text}");
+            assert!(made.rebuild.counts_lie_as(&first), "{text}");
+        }
+        let two = format!("udp-dport 8 drop over 2 connections per source\n{count}");
+        let made = RuleBook::following(&past, written(&two), &connections, &[], false, true);
+        assert!(!made.expect("plans").rebuild.counts_lie_as_past(&past));
     }
 }
