@@ -43,6 +43,7 @@ mod live_cni;
 mod live_connections;
 mod live_demo;
 mod live_edge;
+mod live_edits;
 mod live_flood;
 mod live_flows;
 mod live_fragments;
