@@ -92,7 +92,7 @@ impl Edited<'_> {
         said
     }
 
-    /// Ids of live rules that these words begin, or of others about single ports.
+    /// Ids of live rules whose text begins so; `None`: of those that drop a port.
     fn ids(&self, begins: Option<&str>) -> Vec<String> {
         let output = weir(self.ns, &["rule", "list", "--json"]);
         let list: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
@@ -139,7 +139,7 @@ impl Edited<'_> {
                 let address = format!("10.86.9.{}", port % 250);
                 let verb = ["add", "delete"][(port % 2) as usize];
                 let also = ["set", verb, "seen", &address];
-                // What is not there cannot be deleted; that is no edit.
+                // Deleting an absent address fails, and does not count as an edit.
                 let begun = Instant::now();
                 if weir(self.ns, &also).status.success() {
                     self.took.push(("set", begun.elapsed()));

@@ -57,7 +57,7 @@ fn code(of: &[Code], word: &str) -> Option<&'static str> {
     found.map(|(name, ..)| *name)
 }
 
-/// Packets with a header of TCP: later fragments have none, and nobody answers them.
+/// Packets with a TCP header. Later fragments have none, and are not answered.
 fn segments() -> Condition {
     Condition::of(Field::TcpFlags, Field::TcpFlags.domain()).unwrap_or_default()
 }

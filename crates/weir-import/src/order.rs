@@ -155,7 +155,7 @@ impl<'d> Reached<'d> {
         let always =
             |one: &Condition| (decision.answers.iter()).any(|answer| is_answered(&answer.to, one));
         if wrote.not_answered.is_some() || !decision.when.iter().all(always) {
-            // Nobody answers later fragments.
+            // Later fragments are not answered.
             let later = Numbers::one(1);
             let answerable = |one: &&Condition| one.has.get(&Field::FragLater) != Some(&later);
             self.silent.extend(decision.when.iter().filter(answerable));

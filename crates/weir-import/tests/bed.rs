@@ -121,7 +121,7 @@ impl Router {
             ));
         }
         script.push_str("}\n}\n");
-        // Answers of `reject` are no packets of the batch.
+        // Answers of `reject` do not belong to the batch.
         script.push_str("table inet own {\nchain answers { type filter hook output priority 900; policy drop; }\n}\n");
         script
     }

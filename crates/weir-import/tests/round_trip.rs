@@ -297,7 +297,7 @@ fn essence(frame: &[u8]) -> Vec<u8> {
     let protocol = if l4 == 34 { frame[23] } else { frame[20] };
     let body = match protocol {
         6 => [&frame[l4..l4 + 12], &frame[l4 + 13..l4 + 14]].concat(),
-        // The hosts between change TTL and checksum of what is quoted; nobody is between.
+        // No router is on the path, so TTL and checksum of the quoted header are unchanged.
         _ => [
             &frame[l4..l4 + 2],
             &frame[l4 + 8..(l4 + 8 + 28).min(frame.len())],
