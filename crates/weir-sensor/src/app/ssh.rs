@@ -161,15 +161,20 @@ impl Ssh {
     /// Frames of the packet of this length at the front of these bytes.
     fn frames(&self, d: Direction, bytes: &[u8], length: usize, out: &mut Transactions) {
         let end = 4 + length;
+        // Length, padding length and message number; a packet of one byte has no message.
+        let (header, data) = match end {
+            ..6 => (0..0, 0..0),
+            _ => (0..6, 6..end),
+        };
         let parts = [
             (Buffer::FrameSshPdu, 0..end),
-            (Buffer::FrameSshHeader, 0..6),
-            (Buffer::FrameSshData, 6..end),
+            (Buffer::FrameSshHeader, header),
+            (Buffer::FrameSshData, data),
         ];
         let Some(t) = self.id.and_then(|id| out.find(id)) else {
             return;
         };
-        for (buffer, range) in parts {
+        for (buffer, range) in parts.into_iter().filter(|(_, range)| range.end > 0) {
             let behind = bytes.len().saturating_sub(range.start);
             if self.wanted.buffers.has(buffer)
                 && let Some(bytes) = bytes.get(range)
