@@ -78,8 +78,8 @@ pub(crate) fn answer(kind: &str, code: Option<&str>) -> Result<(Answer, Classes)
     };
     let known = canonical(kind).ok_or_else(|| Problem {
         is_code: false,
-        message: format!("`{kind}` is no answer"),
-        help: FORMS.to_owned(),
+        message: format!("unknown answer `{kind}`"),
+        help: without_kind(kind).unwrap_or_else(|| FORMS.to_owned()),
     })?;
     let code = code.map(str::to_ascii_lowercase).unwrap_or_default();
     let of = |codes: Codes| codes.iter().find(|(name, _)| *name == code).copied();
@@ -104,6 +104,15 @@ pub(crate) fn answer(kind: &str, code: Option<&str>) -> Result<(Answer, Classes)
             codes(known).unwrap_or_default().join(", ")
         ),
     })
+}
+
+/// What to write for a code without its kind.
+fn without_kind(code: &str) -> Option<String> {
+    let has = |kind: &str| codes(kind).is_some_and(|codes| codes.contains(&code));
+    let kind = ["icmpx", "icmp", "icmp6"]
+        .into_iter()
+        .find(|kind| has(kind))?;
+    Some(format!("write `reject with {kind} {code}`"))
 }
 
 /// An answer to packets of these classes in words.

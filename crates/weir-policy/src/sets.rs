@@ -184,7 +184,7 @@ impl<'a> Sets<'a> {
         match near {
             Some(near) => draft.help(format!("did you mean `@{near}`?")),
             None => draft.help(format!(
-                "define it: `set {word} = {{ ... }}` or `set {word} = file \"path\"`"
+                "define it: `set {word} = {{ ... }}`, `set {word} = file \"path\"`, or `set {word} = dynamic` if rules fill it"
             )),
         };
         None

@@ -202,7 +202,29 @@ const MEANT: &[(&[&str], &str)] = &[
         "a field of IPv6 says it: `ip6-saddr 2001:db8::/32`, or `net-proto ip6`",
     ),
     (&["arp"], "write `eth-type arp`"),
-    (&["ping"], "write `icmp-type echo-request`"),
+    (
+        &["ping", "echo-request"],
+        "write `icmp-type echo-request` (IPv6: `icmp6-type echo-request`)",
+    ),
+    (&["new"], "write `ct-state new`"),
+    (
+        &["with"],
+        "`reject` has an answer: write `reject with icmp port-unreachable`",
+    ),
+    (&["null"], "write `tcp-flags 0`"),
+    (&["prefix", "log-prefix"], "write `log \"text\"`"),
+    (
+        &["for"],
+        "leave this out: a time stands right behind the address, as in `add @SET source 10m`",
+    ),
+    (
+        &["country", "geoip", "asn"],
+        "write its prefixes to a file: `set NAME = file \"PATH\"` and `ip-saddr in @NAME`",
+    ),
+    (
+        &["bandwidth", "bps", "kbps", "mbps", "police", "shape"],
+        "rates count packets, not bytes; `priority set 1:10` chooses a class of the interface's queueing discipline, which shapes",
+    ),
     (
         &["else", "otherwise", "default"],
         "write `all drop` as the last rule: it drops what nothing accepts",

@@ -487,6 +487,21 @@ const MISTAKES: &[&str] = &[
     "pass in on em0 inet proto icmp icmp-type echoreq",
     "block return in log on em0 proto tcp from any to any port 6000:6010",
     "pass in on $ext_if",
+    // Guesses in weir's own manner.
+    "tcp 443 accept",
+    "udp-dport 53 vlan 10 drop",
+    "new accept",
+    "tcp-flags null drop",
+    "echo-request accept",
+    "country cn drop",
+    "udp drop over 100 per second per source",
+    "udp drop over 10/s per src-ip",
+    "set seen = dynamic\nudp add @seen source for 10m",
+    "tcp-dport 22 log prefix \"x\"",
+    "bandwidth 10mbit drop",
+    "tcp-dport 22 drop with port-unreachable",
+    "tcp-dport 22 reject with port-unreachable",
+    "ip-saddr in @blocklist drop",
 ];
 
 /// The answers were read one by one. What they say to write instead of a whole line is a rule.

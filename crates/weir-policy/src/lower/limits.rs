@@ -268,6 +268,12 @@ impl Lower<'_> {
             ) {
                 "ports are not counted apart: `per pair` counts by source and destination address"
                     .to_owned()
+            } else if let Some(unit) = ["second", "minute", "hour"]
+                .into_iter()
+                .find(|unit| what.starts_with(unit))
+            {
+                let unit = unit.get(..1).unwrap_or_default();
+                format!("write the time behind the number: `drop over 100/{unit} per source`")
             } else {
                 match nearest(what, ["source", "destination", "pair"]) {
                     Some(near) => format!("did you mean `{near}`?"),
@@ -275,11 +281,7 @@ impl Lower<'_> {
                 }
             };
             self.report
-                .error(
-                    0,
-                    at,
-                    format!("`{what}` is nothing that a limit counts apart"),
-                )
+                .error(0, at, format!("a limit does not count by `{what}`"))
                 .help(help);
             return None;
         }

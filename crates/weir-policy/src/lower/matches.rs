@@ -150,9 +150,10 @@ impl Lower<'_> {
     fn presence_only(&mut self, m: &ast::Match, subject: Subject) -> Option<Match> {
         if let Some(span) = value_span(&m.test) {
             let name = subject.field.info().name;
+            let help = presence_help(name, value_span(&m.test).map(|span| self.of(span)));
             self.report
                 .error(0, span, format!("`{name}` takes no value"))
-                .help(format!("it is there or not: write `{name}` or `! {name}`"));
+                .help(help);
             return None;
         }
         Some(Match {
@@ -576,5 +577,17 @@ fn value_span(test: &ast::Test) -> Option<Span> {
         ast::Test::Present => None,
         ast::Test::Compare(_, span) | ast::Test::Set(span) => Some(*span),
         ast::Test::List(spans) => Some(spans.first()?.to(*spans.last()?)),
+    }
+}
+
+/// What to write for a header with a value behind it.
+fn presence_help(name: &str, value: Option<&str>) -> String {
+    let value = value.unwrap_or("VALUE");
+    match name {
+        "tcp" | "udp" => {
+            format!("for a port write `{name}-dport {value}` or `{name}-sport {value}`")
+        }
+        "vlan" | "vlan2" => format!("write `{name}-id {value}`"),
+        _ => format!("it is there or not: write `{name}` or `! {name}`"),
     }
 }
