@@ -3,7 +3,8 @@
 use crate::chains::{Chains, Decision, Flatten, Verdict, in_series};
 use crate::condition::{Condition, Field, product};
 use crate::finding::{Effect, Finding};
-use crate::nat::{Translation, Translations};
+use crate::nat::Translations;
+use crate::nat_chains::NatChains;
 use crate::numbers::Numbers;
 use crate::options::Error;
 use crate::packets_before::{Change, Per};
@@ -63,7 +64,7 @@ pub(crate) struct Base {
 pub(crate) struct Rules {
     pub(crate) chains: Chains,
     pub(crate) bases: Vec<Base>,
-    pub(crate) nat: Vec<Translation>,
+    pub(crate) nat: NatChains,
     /// Packets of the families that the file is about.
     pub(crate) covers: Vec<Condition>,
 }
@@ -91,7 +92,8 @@ pub(crate) fn assemble(rules: Rules, state: &mut State, source: &str) -> Result<
         return Err(Error::TwoPaths);
     }
     let mut head = vec![format!("made by `weir import` from {source}")];
-    let mut translations = Translations::of(&rules.nat, state);
+    let translations = rules.nat.translations(state);
+    let mut translations = Translations::of(&translations, state);
     let mut decisions: Vec<Decision> = Vec::new();
     let mut rest: Vec<Condition> = Vec::new();
     let mut judged: Vec<Hook> = vec![Hook::Ingress, Hook::Prerouting];

@@ -14,6 +14,7 @@ mod finding;
 mod hooks;
 mod iptables;
 mod nat;
+mod nat_chains;
 mod nft;
 mod numbers;
 mod options;

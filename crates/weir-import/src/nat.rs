@@ -37,6 +37,8 @@ pub(crate) struct Translation {
     pub(crate) source: bool,
     /// The interface that packets leave by, if the rule names one.
     pub(crate) out: Option<String>,
+    /// Whether filters see packets behind it; else as received.
+    pub(crate) seen: bool,
 }
 
 /// `ADDRESS[-ADDRESS][:PORT[-PORT]]`, addresses of IPv6 with ports in brackets.
@@ -110,6 +112,7 @@ struct Settled {
     pool: Option<(Family, Numbers)>,
     ports: Option<Numbers>,
     source: bool,
+    seen: bool,
 }
 
 /// All translations, first match made explicit.
@@ -122,7 +125,9 @@ impl Translations {
     /// Settles what the host's addresses decide; what cannot be said goes to the findings.
     pub(crate) fn of(rules: &[Translation], state: &mut State) -> Translations {
         let mut out = Translations::default();
-        for rule in rules {
+        // Sources are translated behind destinations, whatever the order in the file.
+        let destinations = rules.iter().filter(|rule| !rule.source);
+        for rule in destinations.chain(rules.iter().filter(|rule| rule.source)) {
             if let Err(reason) = out.add(rule, state) {
                 state.findings.push(Finding::new(
                     rule.line,
@@ -146,8 +151,7 @@ impl Translations {
         let earlier: Vec<&Condition> = earlier.flat_map(|other| &other.when).collect();
         let mut when = subtract(rule.when.clone(), earlier.into_iter()).map_err(too_many)?;
         if rule.source {
-            // Sources are translated behind destinations.
-            when = self.before(&when)?;
+            when = self.received(&when, |_| true)?;
         }
         let pools: Vec<Option<(Family, Numbers)>> = match &rule.to.address {
             To::Same => vec![None],
@@ -203,15 +207,25 @@ impl Translations {
                 pool,
                 ports: rule.to.ports.clone(),
                 source: rule.source,
+                seen: rule.seen,
             });
         }
         Ok(())
     }
 
-    /// Conditions on packets as received, for conditions on packets whose destination was translated.
+    /// Conditions on packets as received, for conditions of filters.
     pub(crate) fn before(&self, when: &[Condition]) -> Result<Vec<Condition>, String> {
+        self.received(when, |one| one.seen)
+    }
+
+    /// Conditions on packets as received, for conditions on packets whose destination these translations changed.
+    fn received(
+        &self,
+        when: &[Condition],
+        by: impl Fn(&Settled) -> bool,
+    ) -> Result<Vec<Condition>, String> {
         let destinations: Vec<&Settled> = (self.settled.iter())
-            .filter(|one| !one.source && (one.pool.is_some() || one.ports.is_some()))
+            .filter(|one| !one.source && (one.pool.is_some() || one.ports.is_some()) && by(one))
             .collect();
         if destinations.is_empty() {
             return Ok(when.to_vec());

@@ -3,22 +3,26 @@
 //! The list of decisions has the first match count: so quick rules come in their order, and behind them the others in reverse. Packets of states pass
 //! whatever rules say, as those of connections that `add-stateful ... accept` opened do. Rules for what leaves are not part of the policy.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chains::{Decision, Verdict};
-use crate::condition::{Condition, Field, Part, TCP, UDP, product, prune};
+use crate::condition::{Condition, Field, Part, TCP, UDP, product, prune, subtract};
 use crate::finding::{Effect, Finding};
 use crate::nat::{self, To, Translation, Translations};
 use crate::numbers::Numbers;
 use crate::policy::Draft;
 use crate::state::State;
 use crate::values::{self, Family};
+use crate::writes::Write;
 
 mod rule;
 mod words;
 
 use rule::{Known, Made, Table, address, too_many};
 use words::{logical_lines, split};
+
+/// Why a translation is not read that sets a tag.
+const TAGGED: &str = "it sets a tag, which rules then test behind the translation: write `tag` in a rule that passes";
 
 /// Reads the text.
 pub(crate) fn read(text: &str, state: &mut State, source: &str) -> Draft {
@@ -29,7 +33,11 @@ pub(crate) fn read(text: &str, state: &mut State, source: &str) -> Draft {
         skipped: Vec::new(),
         quick: Vec::new(),
         others: Vec::new(),
+        writes: Vec::new(),
         nat: Vec::new(),
+        of_rules: Vec::new(),
+        leaving: Vec::new(),
+        groups: BTreeSet::new(),
         passes: false,
     };
     for (line, text) in logical_lines(text) {
@@ -46,8 +54,23 @@ struct Reader<'s> {
     skipped: Vec<Decision>,
     quick: Vec<Decision>,
     others: Vec<Decision>,
+    /// What `scrub` writes, whatever decides about its packets.
+    writes: Vec<Decision>,
     nat: Vec<Translation>,
+    /// `nat-to` and `rdr-to` of rules that pass: for packets that no other rule decides.
+    of_rules: Vec<Translation>,
+    /// Rules about what leaves.
+    leaving: Vec<Leaving>,
+    /// Groups of interfaces that rules name.
+    groups: BTreeSet<String>,
     passes: bool,
+}
+
+/// A rule with a verdict about packets that leave.
+struct Leaving {
+    line: u32,
+    quick: bool,
+    when: Vec<Condition>,
 }
 
 impl Reader<'_> {
@@ -102,21 +125,29 @@ impl Reader<'_> {
                 "options of pf are not translated",
                 Effect::NoChange,
             ),
-            ["scrub", ..] => self.find(line, text, "`scrub` is not translated", Effect::NoChange),
-            ["antispoof", rest @ ..] => self.antispoof(line, text, rest),
-            ["match", rest @ ..] if rest.contains(&"nat-to") || rest.contains(&"rdr-to") => {
-                // As FreeBSD has them.
-                let source = rest.contains(&"nat-to");
-                let mut words = vec![if source { "nat" } else { "rdr" }.to_owned()];
-                let rest = rest.iter().filter(|word| !matches!(**word, "in" | "out"));
-                words.extend(rest.map(|word| match *word {
-                    "nat-to" | "rdr-to" => "->".to_owned(),
-                    word => word.to_owned(),
-                }));
-                if let Err(reason) = self.translation(line, text, &words) {
-                    self.find(line, text, reason, Effect::NotMapped);
-                }
+            ["scrub", rest @ ..] => {
+                // As OpenBSD has it: the options are last, behind `scrub`.
+                let options = [
+                    "no-df",
+                    "random-id",
+                    "max-mss",
+                    "min-ttl",
+                    "set-tos",
+                    "fragment",
+                    "reassemble",
+                ];
+                let split = rest.iter().position(|word| options.contains(word));
+                let (which, options) = rest.split_at(split.unwrap_or(rest.len()));
+                let words: Vec<String> = std::iter::once("match")
+                    .chain(which.iter().copied())
+                    .chain(std::iter::once("scrub"))
+                    .chain(options.iter().copied())
+                    .map(str::to_owned)
+                    .collect();
+                let made = self.rule(&words);
+                self.take(line, text, made);
             }
+            ["antispoof", rest @ ..] => self.antispoof(line, text, rest),
             ["block" | "pass" | "match", ..] => {
                 let made = self.rule(&words);
                 self.take(line, text, made);
@@ -147,17 +178,35 @@ impl Reader<'_> {
                 return;
             }
         };
+        if let Err(reason) = self.translated(line, text, &made) {
+            self.find(line, text, reason, Effect::NotMapped);
+        }
         if made.out {
-            self.find(
-                line,
-                text,
-                "the policy judges what is received, and this is about what leaves",
-                Effect::Elsewhere,
-            );
+            if !made.no_verdict {
+                self.leaving.push(Leaving {
+                    line,
+                    quick: made.quick,
+                    when: made.when,
+                });
+            }
+            if !made.no_verdict || made.to.is_none() {
+                let reason = "the policy judges what is received, and this is about what leaves";
+                self.find(line, text, reason, Effect::Elsewhere);
+            }
             return;
         }
         for (reason, effect) in made.notes {
             self.find(line, text, reason, effect);
+        }
+        // Names of interfaces end in their number.
+        let is_group = |name: &&String| !name.ends_with(|c: char| c.is_ascii_digit());
+        for name in made.on.iter().filter(is_group) {
+            if self.groups.insert(name.clone()) {
+                let reason = format!(
+                    "`{name}` is a group of interfaces, and which they are is not in the file: write their names for it in the policy"
+                );
+                self.find(line, text, reason, Effect::Either);
+            }
         }
         if let Some(tag) = &made.tag
             && self.known.tag(tag, &made.when).is_err()
@@ -165,6 +214,9 @@ impl Reader<'_> {
             let reason = format!("which packets have the tag {tag} becomes too many rules of weir");
             self.known.tags_lost = true;
             self.find(line, text, reason, Effect::ByRules);
+        }
+        if let Some(write) = made.write {
+            self.written(line, text, &made.when, write);
         }
         if made.no_verdict {
             return;
@@ -222,11 +274,13 @@ impl Reader<'_> {
                 Effect::Wider,
             );
         }
+        let mut decisions = std::mem::take(&mut self.skipped);
+        decisions.append(&mut self.writes);
+        decisions.append(&mut self.quick);
+        decisions.extend(std::mem::take(&mut self.others).into_iter().rev());
+        self.settle(&decisions);
         let mut translations = Translations::of(&self.nat, self.state);
         let ready = translations.rules(self.state);
-        let mut decisions = self.skipped;
-        decisions.append(&mut self.quick);
-        decisions.extend(self.others.into_iter().rev());
         let mut seen = Vec::with_capacity(decisions.len());
         for mut decision in decisions {
             match translations.before(&decision.when) {
@@ -253,6 +307,112 @@ impl Reader<'_> {
             rest: Vec::new(),
             ready,
             tracked: Vec::new(),
+        }
+    }
+
+    /// Notes what a rule translates to.
+    fn translated(&mut self, line: u32, text: &str, made: &Made) -> Result<(), String> {
+        let Some((source, to)) = &made.to else {
+            return Ok(());
+        };
+        match (source, made.out) {
+            (true, false) => {
+                return Err("weir translates the sources of what leaves: write `out`".to_owned());
+            }
+            (false, true) => {
+                return Err("weir translates the destinations of what is received".to_owned());
+            }
+            _ => {}
+        }
+        if made.tag.is_some() && !source {
+            return Err(TAGGED.to_owned());
+        }
+        let mut when = made.when.clone();
+        let on: Vec<&str> = made.on.iter().map(String::as_str).collect();
+        if *source && !on.is_empty() {
+            when = product(&when, &self.state.leaves_by(&on, false)?).map_err(too_many)?;
+        }
+        if matches!(to.address, To::Outgoing) && on.len() != 1 {
+            return Err("it does not name one interface".to_owned());
+        }
+        let translation = Translation {
+            line,
+            text: text.to_owned(),
+            when,
+            to: to.clone(),
+            source: *source,
+            out: made
+                .on
+                .first()
+                .filter(|_| *source && on.len() == 1)
+                .cloned(),
+            // Rules behind a `match` see what it made of a packet. No rule is behind one that passes it.
+            seen: made.no_verdict,
+        };
+        match made.no_verdict {
+            true => self.nat.push(translation),
+            false => self.of_rules.push(translation),
+        }
+        Ok(())
+    }
+
+    /// Translations of rules that pass, for packets of which no other rule decides.
+    fn settle(&mut self, decisions: &[Decision]) {
+        for mut one in std::mem::take(&mut self.of_rules) {
+            let settled = match one.source {
+                true => self.last_of_leaving(&one),
+                false => {
+                    let verdict = |decision: &&Decision| {
+                        matches!(decision.verdict, Verdict::Accept | Verdict::Drop)
+                    };
+                    let before = decisions.iter().take_while(|other| other.line != one.line);
+                    let before = before.filter(verdict).flat_map(|other| &other.when);
+                    subtract(std::mem::take(&mut one.when), before)
+                        .map(|when| one.when = when)
+                        .map_err(too_many)
+                }
+            };
+            match settled {
+                Ok(()) => self.nat.push(one),
+                Err(reason) => self.find(one.line, &one.text, reason, Effect::NotMapped),
+            }
+        }
+    }
+
+    /// Whether no other rule about what leaves may decide the packets of this one.
+    fn last_of_leaving(&self, one: &Translation) -> Result<(), String> {
+        let quick = (self.leaving.iter()).any(|rule| rule.line == one.line && rule.quick);
+        let comes_first = |rule: &&Leaving| match rule.line < one.line {
+            true => rule.quick,
+            false => rule.line > one.line && !quick,
+        };
+        for rule in self.leaving.iter().filter(comes_first) {
+            if !product(&rule.when, &one.when).map_err(too_many)?.is_empty() {
+                return Err(format!(
+                    "line {} decides about some of its packets: write it as `match out`",
+                    rule.line
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a rule writes to packets.
+    fn written(&mut self, line: u32, text: &str, when: &[Condition], write: Write) {
+        match product(when, std::slice::from_ref(&write.when)) {
+            Ok(when) => self.writes.push(Decision {
+                line,
+                text: text.to_owned(),
+                when,
+                verdict: Verdict::Write,
+                log: None,
+                stateful: false,
+                limited: None,
+                change: None,
+                write: Some(write),
+                answers: Vec::new(),
+            }),
+            Err(error) => self.find(line, text, too_many(error), Effect::NoChange),
         }
     }
 
@@ -374,6 +534,9 @@ impl Reader<'_> {
                 out: false,
                 tag: None,
                 answers: Vec::new(),
+                write: None,
+                to: None,
+                on: Vec::new(),
             };
             self.take(line, text, Ok(made));
         }
@@ -402,10 +565,8 @@ impl Reader<'_> {
             }
         }
         let made = self.rule(&rest)?;
-        if let Some(tag) = made.tag {
-            return Err(format!(
-                "it sets the tag {tag}, which rules then test behind the translation: write `tag` in a rule that passes"
-            ));
+        if made.tag.is_some() {
+            return Err(TAGGED.to_owned());
         }
         let mut when = made.when;
         if let Some(out) = &out {
@@ -434,6 +595,7 @@ impl Reader<'_> {
             to: target,
             source,
             out,
+            seen: true,
         });
         Ok(())
     }

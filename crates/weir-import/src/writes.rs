@@ -303,6 +303,11 @@ fn segment_size(family: Option<Family>, size: u16) -> Option<Write> {
     })
 }
 
+/// `max-mss` of pf.
+pub(crate) fn max_mss(size: &str) -> Option<Write> {
+    segment_size(None, size.parse().ok()?)
+}
+
 /// What a path of this MTU has room for, without options: RFC 6691.
 fn clamped(family: Family, mtu: u16) -> Option<Write> {
     let headers = match family {

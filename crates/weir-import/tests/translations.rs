@@ -818,3 +818,148 @@ fn what_nftables_writes_is_written() {
         "{found:?}"
     );
 }
+
+/// As container engines write it: a chain of their own, entered for addresses of the host, left by what comes from the containers.
+#[test]
+fn translations_stand_in_chains_that_are_jumped_to() {
+    let nat = "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n:DOCKER - [0:0]\n:UNUSED - [0:0]\n\
+        -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER\n\
+        -A OUTPUT ! -d 127.0.0.0/8 -m addrtype --dst-type LOCAL -j DOCKER\n\
+        -A POSTROUTING -s 10.0.0.0/8 -o eth0 -j MASQUERADE\n\
+        -A DOCKER -i docker0 -j RETURN\n\
+        -A DOCKER -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.0.0.2:80\n\
+        -A UNUSED -p tcp -m tcp --dport 81 -j DNAT --to-destination 10.0.0.3\nCOMMIT\n";
+    let text =
+        nat.to_owned() + &filter("-A FORWARD -d 10.0.0.2/32 -p tcp -m tcp --dport 80 -j ACCEPT\n");
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(
+        lines[..2],
+        [
+            "add-stateful ! in docker0 ip-daddr 192.0.2.1 tcp-dport 8080 map ip-daddr 10.0.0.2 map tcp-dport 80",
+            "add-stateful in docker0 ip-saddr 10.0.0.0/8 ! ip-daddr 10.0.0.0/8 map ip-saddr 192.0.2.1",
+        ]
+    );
+    assert_eq!(
+        lines[lines.len() - 3..],
+        [
+            "! in docker0 ip-daddr 192.0.2.1 tcp-dport 8080 accept",
+            "ip-daddr 10.0.0.2 tcp-dport 80 accept",
+            "net-proto ip4 drop",
+        ]
+    );
+    let named: Vec<(u32, Effect)> = (made.findings.iter())
+        .map(|one| (one.line, one.effect))
+        .collect();
+    assert_eq!(named, [(8, Effect::NotMapped), (12, Effect::NotMapped)]);
+    assert!(made.findings[1].reason.contains("jumps to chain UNUSED"));
+}
+
+/// As routers write it: chains of zones behind those of the hooks, rules without an interface of their own, families by `nfproto`.
+#[test]
+fn translations_take_the_interface_of_the_jump() {
+    let text = "table inet fw4 {\n\
+        chain srcnat { type nat hook postrouting priority srcnat; policy accept; oifname \"eth0\" jump srcnat_wan }\n\
+        chain srcnat_wan { ip saddr 10.9.0.0/16 return\n meta nfproto ipv4 masquerade }\n\
+        chain dstnat { type nat hook prerouting priority dstnat; policy accept; iifname \"eth0\" jump dstnat_wan\n tcp dport 81 dnat ip to 10.0.0.9 }\n\
+        chain dstnat_wan { meta nfproto ipv4 tcp dport 81 accept\n meta nfproto ipv4 tcp dport 8443 counter packets 0 bytes 0 dnat ip to 10.0.0.2:443 }\n\
+        chain forward { type filter hook forward priority filter; policy drop; ip daddr 10.0.0.2 tcp dport 443 accept }\n\
+        }\n";
+    let (lines, made) = rules(Format::Nft, text, &forward());
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+    assert_eq!(
+        lines[..3],
+        [
+            "add-stateful in eth0 net-proto ip4 tcp-dport 8443 map ip-daddr 10.0.0.2 map tcp-dport 443",
+            "add-stateful ! in eth0 net-proto ip4 tcp-dport 81 map ip-daddr 10.0.0.9",
+            "add-stateful ! in eth0 ! ip-saddr 10.9.0.0/16 ! ip-daddr 10.0.0.0/8 ! dport 81 map ip-saddr 192.0.2.1",
+        ]
+    );
+    assert!(lines.contains(&"in eth0 net-proto ip4 tcp-dport 8443 accept".to_owned()));
+}
+
+/// Rules of pf.conf of today: translations and scrubbing are options of rules.
+#[test]
+fn rules_of_pf_translate_and_scrub() {
+    let text = "match in all scrub (no-df random-id max-mss 1440)\n\
+        match out on eth0 inet from 10.0.0.0/8 to any nat-to (eth0)\n\
+        block all\n\
+        pass in on eth0 inet proto tcp from any to 192.0.2.1 port 8080 rdr-to 10.0.0.2 port 80\n\
+        block in quick from 198.51.100.0/24\n\
+        pass in on eth1\n";
+    let (lines, made) = rules(Format::Pf, text, &options());
+    let wanted = [
+        "add-stateful in eth0 ! ip-saddr 198.51.100.0/24 ip-daddr 192.0.2.1 tcp-dport 8080 tcp-flags syn/syn,ack map ip-daddr 10.0.0.2 map tcp-dport 80",
+        "l4-proto tcp tcp-opt-mss > 1440 mod tcp-opt-mss 1440",
+        "ip-saddr 198.51.100.0/24 drop",
+    ];
+    for line in wanted {
+        assert!(lines.contains(&line.to_owned()), "{line}: {lines:#?}");
+    }
+    let named: Vec<&str> = (made.findings.iter())
+        .map(|one| one.reason.as_str())
+        .collect();
+    assert!(
+        named.contains(&"`scrub` is not translated: no-df, random-id"),
+        "{named:?}"
+    );
+    assert_eq!(named.len(), 2, "{named:?}");
+    // A name without a number is that of several interfaces.
+    let (_, made) = rules_of_pf("pass in on egress\npass in on { egress eth1 } proto tcp\n");
+    let group = made
+        .findings
+        .iter()
+        .filter(|one| one.reason.contains("group"));
+    assert_eq!(group.map(|one| one.line).collect::<Vec<_>>(), [1]);
+}
+
+/// Only the last rule about what leaves that matches translates; where another one may be it, the line is named.
+#[test]
+fn translations_of_pf_that_another_rule_may_decide_are_named() {
+    let of = |rules: &str| {
+        let (lines, made) = rules_of_pf(rules);
+        let named = made
+            .findings
+            .iter()
+            .find(|one| one.effect == Effect::NotMapped);
+        (lines, named.map(|one| one.reason.clone()))
+    };
+    let (lines, named) = of("pass out on eth0 inet from 10.0.0.0/8 to any nat-to (eth0)\n");
+    assert!(named.is_none(), "{named:?}");
+    let map = "map ip-saddr 192.0.2.1";
+    assert!(
+        lines[0].ends_with(map) && lines[0].contains("tcp-flags syn/syn,ack"),
+        "{lines:?}"
+    );
+    let overridden = "pass out on eth0 inet from 10.0.0.0/8 to any nat-to (eth0)\npass out on eth0 inet proto tcp from 10.0.0.0/8 to any port 25\n";
+    let (lines, named) = of(overridden);
+    assert!(named.is_some_and(|reason| reason.starts_with("line 2 decides")));
+    assert!(!lines.iter().any(|line| line.contains("map")), "{lines:?}");
+    let quick = overridden.replacen("pass out", "pass out quick", 1);
+    assert!(of(&quick).1.is_none());
+    for (rule, reason) in [
+        (
+            "pass in on eth0 inet from any to any nat-to 192.0.2.1",
+            "write `out`",
+        ),
+        (
+            "pass out on eth0 inet from any to any rdr-to 10.0.0.2",
+            "what is received",
+        ),
+        (
+            "pass in on eth0 inet from any to any rdr-to <servers>",
+            "one address or a range",
+        ),
+        (
+            "pass in on eth0 inet proto tcp from any to any tag X rdr-to 10.0.0.2",
+            "sets a tag",
+        ),
+    ] {
+        let (_, made) = rules_of_pf(&format!("table <servers> {{ 10.0.0.2 }}\n{rule}\n"));
+        let named = made.findings.iter().any(|one| one.reason.contains(reason));
+        assert!(named, "{rule}: {:?}", made.findings);
+    }
+}
+
+fn rules_of_pf(text: &str) -> (Vec<String>, Imported) {
+    rules(Format::Pf, text, &options())
+}

@@ -12,7 +12,8 @@ use crate::condition::{
 };
 use crate::finding::{Effect, Finding};
 use crate::hooks::{Base, Hook, Rules};
-use crate::nat::{self, Translation};
+use crate::nat;
+use crate::nat_chains::{NatBase, NatRule, NatThen, Translates};
 use crate::numbers::Numbers;
 use crate::packets_before::{Change, Limited, Per};
 use crate::policy;
@@ -102,19 +103,23 @@ pub(crate) fn read(text: &str, family: Family, state: &mut State) -> Rules {
         let (accepts, effect, out) = (reader.accepts, reader.effect, reader.out.take());
         if table_name == "nat" {
             let made = made.and_then(|rule| match (&rule.limited, &rule.change) {
-                (None, None) => nat_rule(rule, family, chain),
+                (None, None) => nat_rule(rule, family),
                 _ => Err(
                     "translations of weir are for all packets of a rule, and change no sets"
                         .to_owned(),
                 ),
             });
             match made {
-                Ok(Some(translation)) => rules.nat.push(Translation {
-                    line,
-                    text: written.to_owned(),
-                    out,
-                    ..translation
-                }),
+                Ok(Some((when, then))) => rules.nat.push(
+                    chain,
+                    NatRule {
+                        line,
+                        text: written.to_owned(),
+                        when,
+                        then,
+                        out,
+                    },
+                ),
                 Ok(None) => {}
                 Err(reason) => {
                     state
@@ -195,9 +200,23 @@ fn finish(
             }
         }
         let hook = HOOKS.iter().find(|(known, _)| *known == name);
-        if let Some(&(_, hook)) = hook
-            && table != "nat"
-        {
+        if table == "nat" {
+            let translates = match hook {
+                Some((_, Hook::Prerouting)) => Translates::Destination,
+                Some((_, Hook::Postrouting)) => Translates::Source,
+                Some(_) => Translates::OwnPackets,
+                None => continue,
+            };
+            rules.nat.bases.push(NatBase {
+                name: format!("chain {name} of table nat"),
+                chain: name,
+                priority,
+                translates,
+                covers: rules.covers.clone(),
+            });
+            continue;
+        }
+        if let Some(&(_, hook)) = hook {
             rules.bases.push(Base {
                 hook,
                 priority,
@@ -886,36 +905,31 @@ fn states(list: &str) -> Result<Numbers, String> {
     })
 }
 
-/// A rule of table nat.
-fn nat_rule(rule: Made, family: Family, chain: &str) -> Result<Option<Translation>, String> {
+/// What a rule of table nat does with which packets.
+fn nat_rule(rule: Made, family: Family) -> Result<Option<(Vec<Condition>, NatThen)>, String> {
     let option = |wanted: &str| {
         let found = rule.options.iter().find(|(name, _)| name == wanted);
         found.map(|(_, value)| value.as_str())
     };
-    let to = match rule.target.as_str() {
-        "SNAT" => nat::to(option("--to-source").unwrap_or_default(), true, family)?,
-        "DNAT" => nat::to(
-            option("--to-destination").unwrap_or_default(),
-            false,
-            family,
-        )?,
-        "MASQUERADE" => nat::masquerade(option("--to-ports"))?,
-        "REDIRECT" => nat::redirect(option("--to-ports"))?,
-        "ACCEPT" | "RETURN" if HOOKS.iter().any(|(known, _)| *known == chain) => nat::none(),
+    let then = match rule.target.as_str() {
+        "SNAT" => {
+            let to = option("--to-source").unwrap_or_default();
+            NatThen::To(nat::to(to, true, family)?)
+        }
+        "DNAT" => {
+            let to = option("--to-destination").unwrap_or_default();
+            NatThen::To(nat::to(to, false, family)?)
+        }
+        "MASQUERADE" => NatThen::To(nat::masquerade(option("--to-ports"))?),
+        "REDIRECT" => NatThen::To(nat::redirect(option("--to-ports"))?),
         "" => return Ok(None),
-        other => return Err(format!("`{other}` in table nat has no counterpart")),
+        other => match rule.then {
+            Some(Then::Accept) => NatThen::Accept,
+            Some(Then::Return) => NatThen::Return,
+            Some(Then::Jump(to)) => NatThen::Jump(to),
+            Some(Then::Goto(to)) => NatThen::Goto(to),
+            _ => return Err(format!("`{other}` in table nat has no counterpart")),
+        },
     };
-    if !matches!(chain, "PREROUTING" | "POSTROUTING") {
-        return Err(format!(
-            "rules of chain {chain} of table nat translate packets of this host, or of chains of their own"
-        ));
-    }
-    Ok(Some(Translation {
-        line: 0,
-        text: String::new(),
-        when: rule.when,
-        to,
-        source: chain == "POSTROUTING",
-        out: None,
-    }))
+    Ok(Some((rule.when, then)))
 }

@@ -10,10 +10,10 @@ mod tokens;
 use std::collections::BTreeMap;
 
 use crate::chains::{Rule, Then};
-use crate::condition::Field;
+use crate::condition::{Condition, Field};
 use crate::finding::{Effect, Finding};
 use crate::hooks::{Base, Hook, Rules};
-use crate::nat::Translation;
+use crate::nat_chains::{NatBase, NatRule, NatThen, Translates};
 use crate::numbers::Numbers;
 use crate::state::State;
 use crate::values;
@@ -46,6 +46,17 @@ struct Reader<'s> {
 struct Statement<'t> {
     words: &'t [Token],
     block: Option<&'t [Token]>,
+}
+
+/// Which hooks lead to a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChainKind {
+    /// One, with type filter or route.
+    Filter,
+    /// One, with type nat.
+    Nat,
+    /// None by itself.
+    User,
 }
 
 /// Where statements stand: there are blocks in tables only.
@@ -255,7 +266,7 @@ impl Reader<'_> {
     fn chain(&mut self, body: &[Token], name: &Token, table: &Table) {
         let scoped = table.scoped(&name.text);
         let mut base: Option<Base> = None;
-        let mut is_nat = false;
+        let mut of = ChainKind::User;
         let mut rules = Vec::new();
         for statement in statements(body, Level::Chain) {
             let words = substitute(statement.words, &self.variables);
@@ -263,7 +274,10 @@ impl Reader<'_> {
             match &texts[..] {
                 [] | ["comment", _] => continue,
                 ["type", kind, "hook", hook, rest @ ..] => {
-                    is_nat = *kind == "nat";
+                    of = match *kind {
+                        "nat" => ChainKind::Nat,
+                        _ => ChainKind::Filter,
+                    };
                     base = self.base(hook, rest, name, table, &scoped);
                     if base.is_none() {
                         self.unread(
@@ -284,16 +298,24 @@ impl Reader<'_> {
             }
             rules.push(words);
         }
-        let hook = base.as_ref().map(|base| base.hook);
         let entry = self.rules.chains.entry(scoped.clone()).or_default();
         entry.line = name.line;
         for words in rules {
-            self.rule(&words, table, &scoped, is_nat.then_some(hook).flatten());
+            self.rule(&words, table, &scoped, of);
         }
-        if let Some(base) = base
-            && !is_nat
-        {
-            self.rules.bases.push(base);
+        match base {
+            Some(base) if of == ChainKind::Nat => self.rules.nat.bases.push(NatBase {
+                translates: match base.hook {
+                    Hook::Prerouting => Translates::Destination,
+                    Hook::Postrouting | Hook::Input => Translates::Source,
+                    _ => Translates::OwnPackets,
+                },
+                chain: base.chain,
+                name: base.name,
+                priority: base.priority,
+                covers: base.covers,
+            }),
+            base => self.rules.bases.extend(base),
         }
     }
 
@@ -346,8 +368,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A rule of a chain; `nat` is the hook of a chain of type nat.
-    fn rule(&mut self, words: &[Token], table: &Table, scoped: &str, nat: Option<Hook>) {
+    fn rule(&mut self, words: &[Token], table: &Table, scoped: &str, of: ChainKind) {
         let line = words.first().map_or(1, |token| token.line);
         let text = text_of(words);
         let made = rule::read(words, table, self.state);
@@ -372,42 +393,48 @@ impl Reader<'_> {
             self.state.findings.push(finding);
             return;
         }
-        if memory && (branches.len() != 1 || nat.is_some()) {
+        if memory && (branches.len() != 1 || of == ChainKind::Nat || made.to.is_some()) {
             let reason =
                 "what it counts or puts into a set stands beside a verdict map or a translation";
             let finding = Finding::new(line, &text, reason, made.effect);
             self.state.findings.push(finding);
             return;
         }
+        let nat_rule = |when: Vec<Condition>, then| NatRule {
+            line,
+            text: text.clone(),
+            when,
+            then,
+            out: made.out.clone(),
+        };
         if let Some(to) = made.to {
-            let source = match nat {
-                Some(Hook::Postrouting | Hook::Input) => true,
-                Some(Hook::Prerouting) => false,
-                _ => {
-                    let reason = "only rules of the hooks prerouting and postrouting translate what is received";
-                    self.state
-                        .findings
-                        .push(Finding::new(line, &text, reason, Effect::NotMapped));
-                    return;
-                }
-            };
-            self.rules.nat.push(Translation {
-                line,
-                text,
-                when: branches.into_iter().flat_map(|(when, _)| when).collect(),
-                to,
-                source,
-                out: made.out,
-            });
+            let when = branches.into_iter().flat_map(|(when, _)| when).collect();
+            self.rules.nat.push(scoped, nat_rule(when, NatThen::To(to)));
             return;
         }
-        if nat.is_some() {
-            if branches.iter().any(|(_, then)| *then != Then::Continue) {
-                let reason = "verdicts and jumps in chains of type nat are not read";
-                self.state
-                    .findings
-                    .push(Finding::new(line, &text, reason, Effect::Either));
+        // A chain without a hook may be reached from those of either kind.
+        if of != ChainKind::Filter {
+            for (when, then) in &branches {
+                let then = match then {
+                    Then::Continue => continue,
+                    _ if memory => NatThen::Unread(
+                        "translations of weir are for all packets of a rule, and change no sets"
+                            .to_owned(),
+                        made.effect,
+                    ),
+                    Then::Drop => NatThen::Unread(
+                        "drops in chains of type nat are not read".to_owned(),
+                        Effect::Wider,
+                    ),
+                    Then::Accept => NatThen::Accept,
+                    Then::Return => NatThen::Return,
+                    Then::Jump(to) => NatThen::Jump(table.scoped(to)),
+                    Then::Goto(to) => NatThen::Goto(table.scoped(to)),
+                };
+                self.rules.nat.push(scoped, nat_rule(when.clone(), then));
             }
+        }
+        if of == ChainKind::Nat {
             return;
         }
         let chain = self.rules.chains.entry(scoped.to_owned()).or_default();

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use crate::answers::{self, Answer};
 use crate::condition::{Condition, Field, Part, TCP, TooMany, ip, product, prune, subtract};
 use crate::finding::Effect;
+use crate::nat::{self, Target};
 use crate::numbers::Numbers;
 use crate::state::State;
 use crate::values::{self, Family};
+use crate::writes::{self, Write};
 
 /// What lines before a rule said.
 #[derive(Debug, Default)]
@@ -62,6 +64,12 @@ pub(super) struct Made {
     pub(super) tag: Option<String>,
     /// How senders of what it blocks are told.
     pub(super) answers: Vec<Answer>,
+    /// What is written to its packets.
+    pub(super) write: Option<Write>,
+    /// `nat-to`, `rdr-to`: whether sources are translated, and to what.
+    pub(super) to: Option<(bool, Target)>,
+    /// The interfaces that it names, without a negation.
+    pub(super) on: Vec<String>,
 }
 
 pub(super) fn too_many(_: TooMany) -> String {
@@ -124,6 +132,9 @@ impl Rule<'_, '_> {
             out: false,
             tag: None,
             answers: Vec::new(),
+            write: None,
+            to: None,
+            on: Vec::new(),
         };
         let mut flags = false;
         // What it answers is said, or that it does not.
@@ -161,7 +172,7 @@ impl Rule<'_, '_> {
                     ));
                 }
                 "quick" => made.quick = true,
-                "on" => self.interfaces()?,
+                "on" => made.on = self.interfaces(made.out)?,
                 "inet" => self.family(Family::Four)?,
                 "inet6" => self.family(Family::Six)?,
                 "proto" => self.protocols()?,
@@ -228,20 +239,25 @@ impl Rule<'_, '_> {
                     true => self.at += 1,
                     false => self.tagged(true)?,
                 },
-                "label" | "queue" | "prio" | "rtable" | "scrub" | "set" => {
+                "scrub" => self.scrub(&mut made),
+                "label" | "queue" | "prio" | "rtable" | "set" => {
                     if self.skip("(") {
                         while self.at < self.words.len() && self.take() != ")" {}
                     } else {
                         self.take();
                     }
-                    if matches!(word.as_str(), "scrub" | "set" | "rtable") {
+                    if matches!(word.as_str(), "set" | "rtable") {
                         made.notes
                             .push((format!("`{word}` is not translated"), Effect::NoChange));
                     }
                 }
-                "nat-to" | "rdr-to" | "binat-to" | "af-to" | "route-to" | "reply-to" | "dup-to"
-                | "divert-to" | "divert-packet" => {
-                    return Err(format!("`{word}` in a rule of this kind is not translated"));
+                "nat-to" | "rdr-to" => {
+                    let source = word == "nat-to";
+                    made.to = Some((source, self.target(source)?));
+                }
+                "binat-to" | "af-to" | "route-to" | "reply-to" | "dup-to" | "divert-to"
+                | "divert-packet" => {
+                    return Err(format!("`{word}` has no counterpart"));
                 }
                 "user" | "group" => {
                     return Err("weir sees packets, not the processes that send them".to_owned());
@@ -266,6 +282,71 @@ impl Rule<'_, '_> {
         }
         made.when = std::mem::take(&mut self.when);
         Ok(made)
+    }
+
+    /// `scrub ( no-df max-mss 1440 )`, or the options without parentheses.
+    fn scrub(&mut self, made: &mut Made) {
+        let mut others = Vec::new();
+        let listed = self.skip("(");
+        while self.at < self.words.len() {
+            let word = self.take();
+            match word.as_str() {
+                ")" if listed => break,
+                "," => {}
+                "max-mss" => {
+                    let size = self.take();
+                    made.write = writes::max_mss(&size);
+                    if made.write.is_none() {
+                        others.push(format!("max-mss {size}"));
+                    }
+                }
+                "min-ttl" | "set-tos" | "fragment" => {
+                    others.push(format!("{word} {}", self.take()))
+                }
+                "reassemble" if self.skip("tcp") => others.push("reassemble tcp".to_owned()),
+                _ => others.push(word),
+            }
+        }
+        if !others.is_empty() {
+            let note = format!("`scrub` is not translated: {}", others.join(", "));
+            made.notes.push((note, Effect::NoChange));
+        }
+    }
+
+    /// What stands behind `nat-to` and `rdr-to`: an address or a range, `(IF)`, a port.
+    fn target(&mut self, source: bool) -> Result<Target, String> {
+        let mut target = if self.skip("(") {
+            self.take();
+            if !self.skip(")") || !source {
+                return Err("what it is translated to is not an address".to_owned());
+            }
+            nat::masquerade(None)?
+        } else {
+            let mut address = self.take();
+            if self.skip("-") {
+                address = format!("{address}-{}", self.take());
+            }
+            let family = match address.matches(':').count() {
+                0 => Family::Four,
+                _ => Family::Six,
+            };
+            nat::to(&address, source, family).map_err(|_| {
+                format!("weir translates to one address or a range, not to `{address}`")
+            })?
+        };
+        if self.skip("port") {
+            let port = self.take();
+            let port = values::number(Field::Dport, &port);
+            target.ports = Some(Numbers::one(port.ok_or("the port is not understood")?));
+        }
+        // How one of several is chosen.
+        while matches!(
+            self.peek(),
+            "round-robin" | "random" | "source-hash" | "sticky-address" | "bitmask"
+        ) {
+            self.at += 1;
+        }
+        Ok(target)
     }
 
     /// Packets that earlier rules gave the tag, or all others.
@@ -328,11 +409,18 @@ impl Rule<'_, '_> {
         out
     }
 
-    fn interfaces(&mut self) -> Result<(), String> {
+    /// The interfaces behind `on`, which received packets come in by.
+    fn interfaces(&mut self, out: bool) -> Result<Vec<String>, String> {
         let not = self.skip("!");
         let names = self.list();
         if names.iter().any(|name| name == "any") {
-            return Ok(());
+            return Ok(Vec::new());
+        }
+        if out {
+            return match not {
+                true => Err("`! IF` of what leaves is not understood".to_owned()),
+                false => Ok(names),
+            };
         }
         let mut set = Numbers::default();
         for name in &names {
@@ -346,7 +434,8 @@ impl Rule<'_, '_> {
             set
         };
         let one: Vec<Condition> = Condition::of(Field::In, set).into_iter().collect();
-        self.narrow(&one)
+        self.narrow(&one)?;
+        Ok(if not { Vec::new() } else { names })
     }
 
     fn protocols(&mut self) -> Result<(), String> {
