@@ -13,9 +13,9 @@ use crate::writes::Write;
 /// Most decisions that chains may become.
 const MAX_DECISIONS: usize = 4_000;
 /// Most rules that are looked at on the way, with every entry of their chains.
-const MAX_VISITS: usize = 20_000;
+pub(crate) const MAX_VISITS: usize = 20_000;
 /// Deepest nesting of jumps, that of the kernel.
-const MAX_DEPTH: usize = 16;
+pub(crate) const MAX_DEPTH: usize = 16;
 
 /// What a rule says of packets that meet its conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]

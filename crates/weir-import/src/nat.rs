@@ -1,6 +1,8 @@
 //! Address translation: rules of the NAT hooks as `map` targets, and what filters behind them see.
 
-use crate::condition::{Condition, Field, TCP, TooMany, UDP, narrowed, prune, subtract};
+use std::collections::BTreeSet;
+
+use crate::condition::{Condition, Field, TCP, TooMany, UDP, narrowed, product, prune, subtract};
 use crate::finding::{Effect, Finding};
 use crate::numbers::Numbers;
 use crate::state::State;
@@ -128,7 +130,9 @@ impl Translations {
         // Sources are translated behind destinations, whatever the order in the file.
         let destinations = rules.iter().filter(|rule| !rule.source);
         for rule in destinations.chain(rules.iter().filter(|rule| rule.source)) {
-            if let Err(reason) = out.add(rule, state) {
+            let added = by_interface(rule, state)
+                .and_then(|rules| rules.iter().try_for_each(|rule| out.add(rule, state)));
+            if let Err(reason) = added {
                 state.findings.push(Finding::new(
                     rule.line,
                     &rule.text,
@@ -178,10 +182,7 @@ impl Translations {
                     }
                 }
                 if found.is_empty() {
-                    let of = interface.unwrap_or("IF");
-                    return Err(format!(
-                        "the address to translate to is not in the file; give it with `--local {of}=ADDRESS`"
-                    ));
+                    return Err(no_address(interface.unwrap_or("IF")));
                 }
                 found
             }
@@ -288,6 +289,48 @@ impl Translations {
         }
         out
     }
+}
+
+/// A rule that translates to the address of whatever interface a packet leaves by, for each interface that was given with address and routes.
+fn by_interface(rule: &Translation, state: &mut State) -> Result<Vec<Translation>, String> {
+    let whole = || Ok(vec![rule.clone()]);
+    if rule.to.address != To::Outgoing || rule.out.is_some() {
+        return whole();
+    }
+    let routes = state.options.routes.iter().map(|(name, _)| name.clone());
+    let interfaces: BTreeSet<String> = routes.collect();
+    let mut out = Vec::new();
+    let mut without = None;
+    for name in interfaces {
+        let leaves = state.leaves_by(&[&name], false)?;
+        let when = product(&rule.when, &leaves)
+            .map_err(|_| "for each interface, it becomes too many rules of weir".to_owned())?;
+        let has_address = state
+            .options
+            .local
+            .iter()
+            .any(|(of, _)| of.as_ref() == Some(&name));
+        match has_address {
+            _ if when.is_empty() => {}
+            true => out.push(Translation {
+                when,
+                out: Some(name),
+                ..rule.clone()
+            }),
+            false => without = Some(name),
+        }
+    }
+    match without {
+        _ if out.is_empty() => whole(),
+        Some(name) => Err(no_address(&name)),
+        None => Ok(out),
+    }
+}
+
+fn no_address(interface: &str) -> String {
+    format!(
+        "the address to translate to is not in the file; give it with `--local {interface}=ADDRESS`"
+    )
 }
 
 /// Condition of a rule, and its targets.

@@ -5,15 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::chains::{MAX_DEPTH, MAX_VISITS};
 use crate::condition::{Condition, Work, product, subtract_with};
 use crate::finding::{Effect, Finding};
 use crate::nat::{self, Target, Translation};
 use crate::state::State;
-
-/// Most rules that are looked at, with every entry of their chains.
-const MAX_VISITS: usize = 20_000;
-/// Deepest nesting of jumps, that of the kernel.
-const MAX_DEPTH: usize = 16;
 
 /// What a rule does with packets that meet its conditions.
 #[derive(Clone, Debug)]

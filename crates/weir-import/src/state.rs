@@ -102,7 +102,8 @@ impl State {
         let routes = &self.options.routes;
         let unknown = interfaces
             .iter()
-            .find(|name| !routes.iter().any(|(known, _)| known == *name));
+            // Nothing that is received leaves by the loopback interface.
+            .find(|name| **name != "lo" && !routes.iter().any(|(known, _)| known == *name));
         if let Some(unknown) = unknown {
             return Err(format!(
                 "a packet that is received does not show that it leaves by {unknown}; say which addresses are there with `--route {unknown}=PREFIX`"

@@ -854,6 +854,62 @@ fn translations_stand_in_chains_that_are_jumped_to() {
     assert!(made.findings[1].reason.contains("jumps to chain UNUSED"));
 }
 
+/// Without an interface in the rule, the address is that of each interface that packets may leave by.
+#[test]
+fn masquerading_without_an_interface_is_that_of_each() {
+    let text = |rule: &str| {
+        format!("*nat\n:POSTROUTING ACCEPT [0:0]\n{rule}\nCOMMIT\n")
+            + &filter("-A FORWARD -j ACCEPT\n")
+    };
+    let maps = |options: &Options, rule: &str| {
+        let (lines, made) = rules(Format::IptablesSave, &text(rule), options);
+        let maps = lines.into_iter().filter(|line| line.contains("map"));
+        (maps.collect::<Vec<_>>(), made.findings)
+    };
+    let one = forward();
+    let all_but = "-A POSTROUTING -s 10.1.0.0/16 ! -o eth1 -j MASQUERADE";
+    let wanted = ["add-stateful ip-saddr 10.1.0.0/16 ! ip-daddr 10.0.0.0/8 map ip-saddr 192.0.2.1"];
+    for rule in [
+        all_but,
+        "-A POSTROUTING -s 10.1.0.0/16 -o eth0 -j MASQUERADE",
+    ] {
+        let (lines, findings) = maps(&one, rule);
+        assert_eq!(lines, wanted, "{findings:?}");
+    }
+    // Two ways out, each with an address.
+    let mut two = forward();
+    two.routes.push((
+        "ppp0".to_owned(),
+        "198.51.100.0/24".parse().expect("a prefix"),
+    ));
+    let (_, findings) = maps(&two, all_but);
+    assert!(
+        findings[0].reason.contains("`--local ppp0=ADDRESS`"),
+        "{findings:?}"
+    );
+    two.local.push((
+        Some("ppp0".to_owned()),
+        "203.0.113.9/32".parse().expect("a prefix"),
+    ));
+    let (lines, findings) = maps(&two, all_but);
+    assert!(findings.is_empty(), "{findings:?}");
+    assert_eq!(
+        lines,
+        [
+            "add-stateful ip-saddr 10.1.0.0/16 ! ip-daddr in { 10.0.0.0/8, 198.51.100.0/24 } map ip-saddr 192.0.2.1",
+            "add-stateful ip-saddr 10.1.0.0/16 ip-daddr 198.51.100.0/24 map ip-saddr 203.0.113.9",
+        ]
+    );
+    // Nothing that is received leaves by the loopback interface.
+    let (lines, _) = maps(&one, "-A POSTROUTING -s 10.1.0.0/16 ! -o lo -j MASQUERADE");
+    assert_eq!(lines.len(), 0, "eth1 has no address: {lines:?}");
+    let (lines, findings) = maps(&one, "-A POSTROUTING -o lo -j MASQUERADE");
+    assert!(
+        lines.is_empty() && findings.is_empty(),
+        "{lines:?} {findings:?}"
+    );
+}
+
 /// As routers write it: chains of zones behind those of the hooks, rules without an interface of their own, families by `nfproto`.
 #[test]
 fn translations_take_the_interface_of_the_jump() {
