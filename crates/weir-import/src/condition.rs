@@ -42,6 +42,8 @@ pub(crate) enum Field {
     Priority,
     /// State of the connection, as docs/semantics.md section 7 numbers it.
     CtState,
+    /// 1: the destination was translated; what that means for packets as received is said by the translations (`nat`).
+    Translated,
     /// 1: an IPv4 address of the packet is in a set that packets fill; which address and set, the number says (`packets_before`).
     Member4(u8),
     /// The same of an IPv6 address.
@@ -106,7 +108,11 @@ impl Field {
 
     pub(crate) fn bits(self) -> u32 {
         match self {
-            Field::FragLater | Field::Member4(_) | Field::Member6(_) | Field::MemberEth(_) => 1,
+            Field::FragLater
+            | Field::Translated
+            | Field::Member4(_)
+            | Field::Member6(_)
+            | Field::MemberEth(_) => 1,
             Field::Dscp4 | Field::Dscp6 => 6,
             Field::VlanId => 12,
             Field::EthType | Field::Length4 | Field::Sport | Field::Dport => 16,
@@ -148,7 +154,7 @@ impl Field {
             | Field::Priority
             | Field::MemberEth(_) => Class::Always,
             Field::VlanId => Class::Vlan,
-            Field::Proto | Field::CtState => Class::Ip,
+            Field::Proto | Field::CtState | Field::Translated => Class::Ip,
             Field::Saddr4
             | Field::Daddr4
             | Field::Dscp4

@@ -1,9 +1,9 @@
 //! From chains at hooks to one policy: which chains received packets pass, in which order, and what the host must tell.
 
 use crate::chains::{Chains, Decision, Flatten, Verdict, in_series};
-use crate::condition::{Condition, Field, product};
+use crate::condition::{CT_ESTABLISHED, CT_RELATED, Condition, Field, narrowed, product};
 use crate::finding::{Effect, Finding};
-use crate::nat::Translations;
+use crate::nat::{self, Translations};
 use crate::nat_chains::NatChains;
 use crate::numbers::Numbers;
 use crate::options::Error;
@@ -137,7 +137,19 @@ pub(crate) fn assemble(rules: Rules, state: &mut State, source: &str) -> Result<
             found = in_series_of(found, state);
         }
         let translated = base.hook > Hook::Prerouting || base.priority > NAT;
+        let mut accepted: Vec<Condition> = Vec::new();
         for mut decision in found {
+            if let Err(reason) = answers_are_said(&decision, translated, &accepted) {
+                let effect = effect_of(decision.verdict);
+                let finding = Finding::new(decision.line, &decision.text, reason, effect);
+                state.findings.push(finding);
+                if !translated {
+                    continue;
+                }
+            }
+            if decision.verdict == Verdict::Accept && decision.limited.is_none() {
+                accepted.extend(decision.when.iter().cloned());
+            }
             if translated && translations.has_destinations() && by_destination(&decision, state) {
                 let reason = "it counts or tests destinations as they were translated, and rules of weir see them as received";
                 let effect = effect_of(decision.verdict);
@@ -209,6 +221,36 @@ fn before_forwarding(condition: &Condition) -> Condition {
         }
     }
     out
+}
+
+/// Whether a decision about translated destinations can be said: of packets that open connections, if the rest is accepted before.
+fn answers_are_said(
+    decision: &Decision,
+    translated: bool,
+    accepted: &[Condition],
+) -> Result<(), &'static str> {
+    let mut asking = decision.when.iter().filter(|one| nat::asks(one)).peekable();
+    if asking.peek().is_none() {
+        return Ok(());
+    }
+    if !translated {
+        return Err("whether a destination was translated is not known before it is");
+    }
+    let known = [CT_ESTABLISHED, CT_RELATED].map(|one| (one, one)).to_vec();
+    let mut answers = asking.filter_map(|one| {
+        let mut one = one.clone();
+        let values = one.has.remove(&Field::Translated)?;
+        // Where packets must not be translated, nothing is left out.
+        (values == Numbers::one(1)).then_some(())?;
+        narrowed(&one, Field::CtState, Numbers::new(known.clone()))
+    });
+    let said = |answer: Condition| accepted.iter().any(|one| one.covers(&answer));
+    match answers.all(said) {
+        true => Ok(()),
+        false => Err(
+            "it is about all packets of connections whose destination was translated; weir takes those to the destination as it was",
+        ),
+    }
 }
 
 fn effect_of(verdict: Verdict) -> Effect {

@@ -152,6 +152,11 @@ impl Translations {
             .settled
             .iter()
             .filter(|other| other.source == rule.source);
+        if !rule.source && rule.when.iter().any(asks) {
+            return Err(
+                "whether a destination was translated is not known before it is".to_owned(),
+            );
+        }
         let earlier: Vec<&Condition> = earlier.flat_map(|other| &other.when).collect();
         let mut when = subtract(rule.when.clone(), earlier.into_iter()).map_err(too_many)?;
         if rule.source {
@@ -228,19 +233,36 @@ impl Translations {
         let destinations: Vec<&Settled> = (self.settled.iter())
             .filter(|one| !one.source && (one.pool.is_some() || one.ports.is_some()) && by(one))
             .collect();
+        // Whether a destination was translated is said by what translates it.
+        let is = |value: u128, one: &Condition| {
+            let asked = one.has.get(&Field::Translated);
+            asked.is_none_or(|values| Numbers::one(value).is_within(values))
+        };
+        let without = |one: &Condition| {
+            let mut one = one.clone();
+            one.has.remove(&Field::Translated);
+            one
+        };
         if destinations.is_empty() {
-            return Ok(when.to_vec());
+            let when = when.iter().filter(|one| is(0, one));
+            return Ok(when.map(without).collect());
         }
         // What looks at no destination sees no difference.
         let looks = |one: &&Condition| {
-            let fields = [Field::Daddr4, Field::Daddr6, Field::Dport];
+            let fields = [
+                Field::Daddr4,
+                Field::Daddr6,
+                Field::Dport,
+                Field::Translated,
+            ];
             fields.iter().any(|field| one.has.contains_key(field))
         };
         let (when, mut out): (Vec<Condition>, Vec<Condition>) =
             when.iter().cloned().partition(|one| looks(&one));
-        for one in &when {
+        for one in when.iter().filter(|one| is(1, one)) {
+            let one = without(one);
             for translation in &destinations {
-                if let Some(seen) = seen_after(one, translation)? {
+                if let Some(seen) = seen_after(&one, translation)? {
                     out.extend(
                         translation
                             .when
@@ -251,7 +273,8 @@ impl Translations {
             }
         }
         let taken = destinations.iter().flat_map(|one| &one.when);
-        let others = subtract(when, taken).map_err(|_| {
+        let when = when.iter().filter(|one| is(0, one)).map(without);
+        let others = subtract(when.collect(), taken).map_err(|_| {
             "beside what is translated, it becomes too many rules of weir".to_owned()
         })?;
         out.extend(others);
@@ -331,6 +354,11 @@ fn no_address(interface: &str) -> String {
     format!(
         "the address to translate to is not in the file; give it with `--local {interface}=ADDRESS`"
     )
+}
+
+/// Whether a condition asks if the destination was translated.
+pub(crate) fn asks(condition: &Condition) -> bool {
+    condition.has.contains_key(&Field::Translated)
 }
 
 /// Condition of a rule, and its targets.

@@ -176,9 +176,6 @@ impl Walk<'_, '_> {
             NatThen::Return if depth == 0 => nat::none(),
             NatThen::Return => return Ok(Some(when)),
             NatThen::Jump(name) | NatThen::Goto(name) => {
-                if !self.chains.contains_key(name) {
-                    return Ok(None);
-                }
                 if depth >= MAX_DEPTH {
                     return Err(format!("chains are nested deeper than {MAX_DEPTH}"));
                 }

@@ -562,8 +562,8 @@ pub(crate) fn name(field: Field) -> &'static str {
         Field::Mark => "mark",
         Field::Priority => "priority",
         Field::CtState => "ct-state",
-        // Written with their set.
-        Field::Member4(_) | Field::Member6(_) | Field::MemberEth(_) => "",
+        // Said by the translations, or written with their set.
+        Field::Translated | Field::Member4(_) | Field::Member6(_) | Field::MemberEth(_) => "",
     }
 }
 

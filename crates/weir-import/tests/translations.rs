@@ -910,11 +910,70 @@ fn masquerading_without_an_interface_is_that_of_each() {
     );
 }
 
+/// Port forwards of firewalld and OpenWrt are accepted by what they are, not by their addresses.
+#[test]
+fn translated_destinations_are_a_test() {
+    let nat = "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -i eth0 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.0.0.2:80\nCOMMIT\n";
+    let established = "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n";
+    let of = |rule: &str| {
+        let text = nat.to_owned() + &filter(&format!("{established}{rule}\n"));
+        rules(Format::IptablesSave, &text, &forward())
+    };
+    for rule in [
+        "-A FORWARD -m conntrack --ctstate DNAT -j ACCEPT",
+        "-A FORWARD -m conntrack --ctstatus DNAT -j ACCEPT",
+    ] {
+        let (lines, made) = of(rule);
+        assert!(made.findings.is_empty(), "{:?}", made.findings);
+        let has = lines.iter().any(|line| {
+            line.starts_with("in eth0 net-proto ip4 tcp-dport 8080") && line.ends_with("accept")
+        });
+        assert!(has, "{rule}: {lines:#?}");
+        assert_eq!(lines.last().map(String::as_str), Some("net-proto ip4 drop"));
+    }
+    let (lines, made) = of("-A FORWARD -m conntrack ! --ctstate DNAT -d 10.0.0.0/8 -j ACCEPT");
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("ip-daddr 10.0.0.0/8") && line.ends_with("accept")),
+        "{lines:#?}"
+    );
+    assert!(
+        !lines.iter().any(|line| line.starts_with("in eth0")
+            && line.ends_with("accept")
+            && !line.contains("ct-state")),
+        "{lines:#?}"
+    );
+    // Answers would have to be accepted by it, too.
+    let text = nat.to_owned() + &filter("-A FORWARD -m conntrack --ctstate DNAT -j ACCEPT\n");
+    let (_, made) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(
+        made.findings
+            .iter()
+            .map(|one| one.effect)
+            .collect::<Vec<_>>(),
+        [Effect::Narrower]
+    );
+    let text = "table ip t {\n chain p { type nat hook prerouting priority dstnat; iifname \"eth0\" tcp dport 8080 dnat to 10.0.0.2:80 }\n\
+        chain f { type filter hook forward priority filter; policy drop; ct state established,related accept\n ct status dnat accept\n ct status snat accept }\n}\n";
+    let (lines, made) = rules(Format::Nft, text, &forward());
+    assert_eq!(made.findings.len(), 1, "{:?}", made.findings);
+    assert!(made.findings[0].reason.contains("ct status snat"));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("tcp-dport 8080") && line.ends_with("accept")),
+        "{lines:#?}"
+    );
+}
+
 /// As routers write it: chains of zones behind those of the hooks, rules without an interface of their own, families by `nfproto`.
 #[test]
 fn translations_take_the_interface_of_the_jump() {
     let text = "table inet fw4 {\n\
-        chain srcnat { type nat hook postrouting priority srcnat; policy accept; oifname \"eth0\" jump srcnat_wan }\n\
+        chain srcnat { type nat hook postrouting priority srcnat; policy accept; oifname \"eth1\" goto srcnat_lan\n jump srcnat_wan }\n\
+        chain srcnat_lan { }\n\
         chain srcnat_wan { ip saddr 10.9.0.0/16 return\n meta nfproto ipv4 masquerade }\n\
         chain dstnat { type nat hook prerouting priority dstnat; policy accept; iifname \"eth0\" jump dstnat_wan\n tcp dport 81 dnat ip to 10.0.0.9 }\n\
         chain dstnat_wan { meta nfproto ipv4 tcp dport 81 accept\n meta nfproto ipv4 tcp dport 8443 counter packets 0 bytes 0 dnat ip to 10.0.0.2:443 }\n\

@@ -550,8 +550,37 @@ impl<'a, 's> Reader<'a, 's> {
             }
             "--state" | "--ctstate" => {
                 let value = self.value(word)?;
-                let set = states(&value)?;
-                self.test(Field::CtState, set);
+                let listed: Vec<&str> = value.split(',').collect();
+                let states = listed.iter().filter(|one| **one != "DNAT");
+                let states = states.copied().collect::<Vec<_>>();
+                if states.len() == listed.len() {
+                    self.test(Field::CtState, self::states(&value)?);
+                } else {
+                    // Whether the destination was translated is a state here.
+                    let translated = Numbers::one(u128::from(!self.negated));
+                    let translated = Condition::of(Field::Translated, translated);
+                    let states = match &states[..] {
+                        [] => None,
+                        states => Some(self::states(&states.join(","))?),
+                    };
+                    match (states, self.negated) {
+                        (None, _) => self.all(&[translated]),
+                        (Some(states), false) => {
+                            self.all(&[Condition::of(Field::CtState, states), translated]);
+                        }
+                        (Some(states), true) => {
+                            self.all(&[translated]);
+                            self.test(Field::CtState, states);
+                        }
+                    }
+                }
+            }
+            "--ctstatus" => {
+                let value = self.value(word)?;
+                if value != "DNAT" {
+                    return Err(format!("weir does not test `--ctstatus {value}`"));
+                }
+                self.test(Field::Translated, Numbers::one(1));
             }
             "--mac-source" => {
                 let value = self.value(word)?;

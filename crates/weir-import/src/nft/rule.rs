@@ -640,6 +640,7 @@ impl Reader<'_, '_> {
             ("icmpv6", "type") => plain(Field::Icmp6Type),
             ("icmpv6", "code") => plain(Field::Icmp6Code),
             ("ct", "state") => plain(Field::CtState),
+            ("ct", "status") => plain(Field::Translated),
             _ => Err(format!("weir does not test `{first} {second}`")),
         }
     }
@@ -937,6 +938,8 @@ fn number_of(field: Field, value: &[Token]) -> Result<Numbers, String> {
             _ => None,
         }
         .map(Numbers::one),
+        Field::Translated if word == "dnat" => Some(Numbers::one(1)),
+        Field::Translated => return Err(format!("weir does not test `ct status {word}`")),
         _ => values::numbers(field, word, '-'),
     };
     found.ok_or_else(|| format!("`{word}` is not understood here"))
