@@ -24,6 +24,8 @@ pub(crate) enum Field {
     Daddr6,
     Dscp4,
     Dscp6,
+    /// The next header of the fixed header of IPv6.
+    Next6,
     Ttl,
     HopLimit,
     Length4,
@@ -161,9 +163,12 @@ impl Field {
             | Field::Ttl
             | Field::Length4
             | Field::Member4(_) => Class::Ip4,
-            Field::Saddr6 | Field::Daddr6 | Field::Dscp6 | Field::HopLimit | Field::Member6(_) => {
-                Class::Ip6
-            }
+            Field::Saddr6
+            | Field::Daddr6
+            | Field::Dscp6
+            | Field::Next6
+            | Field::HopLimit
+            | Field::Member6(_) => Class::Ip6,
             Field::Sport | Field::Dport => Class::Ports,
             Field::TcpFlags => Class::Tcp,
             Field::IcmpType | Field::IcmpCode => Class::Icmp,

@@ -486,7 +486,7 @@ impl Writer<'_> {
                     words.extend((low..=high).map_while(of));
                 }
                 Field::CtState => words.extend((low..=high).filter_map(state).map(str::to_owned)),
-                Field::Proto if high - low < 8 => {
+                Field::Proto | Field::Next6 if high - low < 8 => {
                     words.extend((low..=high).map(protocol));
                 }
                 _ => words.extend(blocks(field, low, high)),
@@ -548,6 +548,7 @@ pub(crate) fn name(field: Field) -> &'static str {
         Field::Daddr6 => "ip6-daddr",
         Field::Dscp4 => "ip-dscp",
         Field::Dscp6 => "ip6-dscp",
+        Field::Next6 => "ip6-next",
         Field::Ttl => "ip-ttl",
         Field::HopLimit => "ip6-hop-limit",
         Field::Length4 => "ip-len",

@@ -74,6 +74,22 @@ impl State {
         (!own.is_empty()).then(|| Numbers::new(own))
     }
 
+    /// Addresses of a type of the routing table; `None`: none of this family are known, but some of the other.
+    pub(crate) fn of_type(&self, kind: &str, family: Family) -> Result<Option<Numbers>, String> {
+        match (kind, family) {
+            ("local", _) if self.options.local.is_empty() => Err(
+                "the addresses of this host are not known; give them with `--local ADDRESS`"
+                    .to_owned(),
+            ),
+            ("local", _) => Ok(self.local(family)),
+            ("multicast", Family::Four) => Ok(Some(Numbers::range(0xe000_0000, 0xefff_ffff))),
+            ("multicast", Family::Six) => Ok(Some(Numbers::range(0xff << 120, u128::MAX))),
+            _ => Err(format!(
+                "weir does not know which addresses are of type {kind}"
+            )),
+        }
+    }
+
     /// The address of an interface of this host.
     pub(crate) fn address(&self, interface: Option<&str>, family: Family) -> Option<Prefix> {
         let six = family == Family::Six;

@@ -910,6 +910,51 @@ fn masquerading_without_an_interface_is_that_of_each() {
     );
 }
 
+/// Types of addresses, where they are known without a routing table.
+#[test]
+fn types_of_addresses_are_those_that_are_given() {
+    let nft = |rule: &str| {
+        let text =
+            format!("table ip t {{ chain f {{ type filter hook forward priority 0; {rule} }} }}");
+        rules(Format::Nft, &text, &forward())
+    };
+    for (rule, wanted) in [
+        ("fib daddr type local drop", "ip-daddr 192.0.2.1 drop"),
+        (
+            "fib saddr type { local, multicast } drop",
+            "ip-saddr in { 192.0.2.1, 224.0.0.0/4 } drop",
+        ),
+        (
+            "fib daddr type != local tcp dport 22 drop",
+            "! ip-daddr 192.0.2.1 tcp-dport 22 drop",
+        ),
+    ] {
+        let (lines, made) = nft(rule);
+        assert_eq!(lines, [wanted], "{:?}", made.findings);
+    }
+    for rule in [
+        "fib daddr type broadcast drop",
+        "fib saddr . iif oif missing drop",
+        "fib daddr . iif type local drop",
+    ] {
+        let (lines, made) = nft(rule);
+        assert!(
+            lines.is_empty() && made.findings.len() == 1,
+            "{rule}: {lines:?}"
+        );
+    }
+    let (lines, _) = rules(
+        Format::IptablesSave,
+        &filter("-A FORWARD -m addrtype --dst-type LOCAL,MULTICAST -j ACCEPT\n"),
+        &forward(),
+    );
+    assert_eq!(lines[0], "ip-daddr in { 192.0.2.1, 224.0.0.0/4 } accept");
+    let text = "table ip6 t { chain f { type filter hook forward priority 0; ip6 nexthdr icmpv6 accept\n drop } }";
+    let (lines, made) = rules(Format::Nft, text, &forward());
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+    assert_eq!(lines, ["ip6-next icmp6 accept", "net-proto ip6 drop"]);
+}
+
 /// Port forwards of firewalld and OpenWrt are accepted by what they are, not by their addresses.
 #[test]
 fn translated_destinations_are_a_test() {

@@ -633,13 +633,13 @@ impl<'a, 's> Reader<'a, 's> {
             }
             "--dst-type" | "--src-type" => {
                 let value = self.value(word)?;
-                let set = match (value.as_str(), self.state.local(self.family)) {
-                    ("LOCAL", Some(local)) => local,
-                    ("LOCAL", None) => return Err("the addresses of this host are not known; give them with `--local ADDRESS`".to_owned()),
-                    ("MULTICAST", _) if self.family == Family::Four => Numbers::range(0xe000_0000, 0xefff_ffff),
-                    ("MULTICAST", _) => Numbers::range(0xff << 120, u128::MAX),
-                    _ => return Err(format!("weir does not know which addresses are of type {value}")),
-                };
+                let mut set = Numbers::default();
+                for kind in value.split(',') {
+                    let of = self
+                        .state
+                        .of_type(&kind.to_ascii_lowercase(), self.family)?;
+                    set = set.or(&of.unwrap_or_default());
+                }
                 self.test(self.address(word == "--src-type"), set);
             }
             "--comment" => {

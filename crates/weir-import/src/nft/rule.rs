@@ -226,11 +226,7 @@ impl Reader<'_, '_> {
                     self.written(&words)?;
                 }
                 "flow" | "dup" | "fwd" => return Err(format!("`{word}` has no counterpart")),
-                "fib" => {
-                    return Err(
-                        "`fib` asks the routing table, which rules of weir do not see".to_owned(),
-                    );
-                }
+                "fib" => self.address_type()?,
                 _ => {
                     self.at -= 1;
                     self.test()?;
@@ -563,6 +559,43 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
+    /// `fib daddr type local`, as far as it is about addresses alone.
+    fn address_type(&mut self) -> Result<(), String> {
+        let asks = || "`fib` asks the routing table, which rules of weir do not see".to_owned();
+        let source = match self.take() {
+            "saddr" => true,
+            "daddr" => false,
+            _ => return Err(asks()),
+        };
+        if !self.skip("type") {
+            return Err(asks());
+        }
+        let negated = self.skip("!=");
+        let values = self.values()?;
+        let mut alternatives = Vec::new();
+        for family in [Family::Four, Family::Six] {
+            let field = match source {
+                true => family.source(),
+                false => family.destination(),
+            };
+            let mut set = Numbers::default();
+            for value in &values {
+                let kind = value.first().map_or("", |token| token.text.as_str());
+                // Addresses of one family are enough where a table is for both.
+                set = set.or(&self.state.of_type(kind, family)?.unwrap_or_default());
+            }
+            alternatives.extend(Condition::of(field, set));
+        }
+        match negated {
+            false => self.narrow_all(alternatives),
+            true => {
+                let left = std::mem::take(&mut self.when);
+                self.when = subtract(left, alternatives.iter()).map_err(too_many)?;
+                Ok(())
+            }
+        }
+    }
+
     /// `ip saddr`, `tcp dport`, `meta l4proto`, `iifname`.
     /// `None`: the words are no test, or one that is done.
     pub(super) fn selector(&mut self) -> Result<Option<Selector>, String> {
@@ -582,12 +615,10 @@ impl Reader<'_, '_> {
             ("meta", "nfproto") => Ok(Some(Selector::Version)),
             ("meta", "protocol") | ("ether", "type") => plain(Field::EthType),
             ("meta", "mark") if self.peek() != "set" => plain(Field::Mark),
-            ("meta", "mark" | "priority") | ("ct", "mark") => {
-                match self.peek() {
-                    "set" => Ok(None),
-                    _ => Err(format!("weir does not test {first} {second}")),
-                }
-            }
+            ("meta", "mark" | "priority") | ("ct", "mark") => match self.peek() {
+                "set" => Ok(None),
+                _ => Err(format!("weir does not test {first} {second}")),
+            },
             ("tcp" | "ip" | "ip6", "option") | ("exthdr", _) if self.sets_next() => Ok(None),
             ("ether", "saddr") => plain(Field::EthSaddr),
             ("ether", "daddr") => plain(Field::EthDaddr),
@@ -612,16 +643,20 @@ impl Reader<'_, '_> {
                     ["&", "0x1fff" | "8191", "!=" | "==", "0" | "0x0"] => {
                         let later = words.get(2) == Some(&"!=");
                         self.at += 4;
-                        let one = of(Selector::Field(Field::FragLater, Some((Field::EthType, IP4))), Numbers::one(u128::from(later)));
+                        let one = of(
+                            Selector::Field(Field::FragLater, Some((Field::EthType, IP4))),
+                            Numbers::one(u128::from(later)),
+                        );
                         self.narrow(&[one])?;
                         Ok(None)
                     }
-                    _ => Err("`ip frag-off` has no counterpart but `& 0x1fff` compared with 0".to_owned()),
+                    _ => Err(
+                        "`ip frag-off` has no counterpart but `& 0x1fff` compared with 0"
+                            .to_owned(),
+                    ),
                 }
             }
-            ("ip6", "nexthdr") => Err(
-                "`ip6 nexthdr` looks at the first header only; write `meta l4proto` for the protocol behind extension headers".to_owned(),
-            ),
+            ("ip6", "nexthdr") => plain(Field::Next6),
             ("tcp", "sport") => on(Field::Sport, Field::Proto, TCP),
             ("tcp", "dport") => on(Field::Dport, Field::Proto, TCP),
             ("tcp", "flags") => plain(Field::TcpFlags),
@@ -938,6 +973,7 @@ fn number_of(field: Field, value: &[Token]) -> Result<Numbers, String> {
             _ => None,
         }
         .map(Numbers::one),
+        Field::Next6 => values::numbers(Field::Proto, word, '-'),
         Field::Translated if word == "dnat" => Some(Numbers::one(1)),
         Field::Translated => return Err(format!("weir does not test `ct status {word}`")),
         _ => values::numbers(field, word, '-'),
