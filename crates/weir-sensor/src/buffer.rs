@@ -108,12 +108,14 @@ buffers! {
     FileData: "file.data" ["file_data"] () None, Both, true, "Bodies after transfer and content encodings are undone: HTTP bodies, SMTP attachments, FTP and SMB files.";
     FileName: "file.name" ["filename"] () None, Both, true, "Name of a transferred file.";
     FileMagic: "file.magic" [] () None, Both, true, "What a file is by its first 4 KiB, in the words of libmagic.";
+    EtherHeader: "ether.hdr" [] () None, Both, false, "Ethernet header: both addresses and the type, 14 bytes; of a tunnel that carries Ethernet, that of the packet inside.";
     Ipv4Header: "ipv4.hdr" [] () None, Both, false, "IPv4 header.";
     Ipv6Header: "ipv6.hdr" [] () None, Both, false, "IPv6 header.";
     TcpHeader: "tcp.hdr" [] () None, Both, false, "TCP header.";
     UdpHeader: "udp.hdr" [] () None, Both, false, "UDP header.";
     Icmpv4Header: "icmpv4.hdr" [] () None, Both, false, "ICMP header.";
     Icmpv6Header: "icmpv6.hdr" [] () None, Both, false, "ICMPv6 header.";
+    IgmpHeader: "igmp.hdr" [] () None, Both, false, "IGMP message.";
     IpSource: "ip.src" [] () None, Both, false, "Address of the sender, 4 or 16 bytes.";
     IpDestination: "ip.dst" [] () None, Both, false, "Address of the receiver, 4 or 16 bytes.";
     HttpUri: "http.uri" [] ("http_uri") HTTP, Request, false, "Normalized request target.";

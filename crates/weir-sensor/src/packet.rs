@@ -68,6 +68,8 @@ pub struct Packet<'a> {
     pub carrier: Option<&'static str>,
     /// Whether it was put together from fragments.
     pub reassembled: bool,
+    /// Where its Ethernet header begins in `data`, if it has one; of several that lie over each other the innermost.
+    pub ethernet: Option<usize>,
     /// The IP header; without one there is nothing but link rules and anomalies.
     pub ip: Option<Ip>,
     /// Its payload is a whole packet of ARP.
@@ -127,6 +129,7 @@ impl<'a> Packet<'a> {
             depth: 0,
             carrier: None,
             reassembled: false,
+            ethernet: None,
             ip: None,
             arp: false,
             transport: Transport::None,
@@ -184,6 +187,13 @@ impl<'a> Packet<'a> {
             ),
             Carried::Ppp | Carried::Tagged => true,
         }
+    }
+
+    /// Where its IGMP message is: whole, as all of them have 8 bytes at least (RFC 1112, RFC 2236, RFC 9776).
+    pub(crate) fn igmp(&self) -> Option<Range<usize>> {
+        let ip = self.ip.as_ref()?;
+        let is = ip.protocol == 2 && ip.source.is_ipv4() && !ip.fragment;
+        (is && self.payload.len() >= 8).then(|| self.payload.clone())
     }
 
     /// Bytes of `data`; none where it is shorter.

@@ -43,6 +43,7 @@ pub(super) fn place(condition: &PacketCondition) -> Place {
         | PacketCondition::Mss(_)
         | PacketCondition::IcmpType(_)
         | PacketCondition::IcmpCode(_)
+        | PacketCondition::IgmpType(_)
         | PacketCondition::IcmpId(_)
         | PacketCondition::IcmpSequence(_)
         | PacketCondition::SameAddress

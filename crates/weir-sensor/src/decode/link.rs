@@ -60,7 +60,10 @@ impl Decoder {
     pub(super) fn ethernet(&mut self, packet: &mut Packet<'_>, at: usize) {
         self.counts.ethernet += 1;
         match u16_at(packet.data, at + 12) {
-            Some(kind) => self.ethertype(packet, kind, at + 14),
+            Some(kind) => {
+                packet.ethernet = Some(at);
+                self.ethertype(packet, kind, at + 14);
+            }
             None => packet.events.insert(Event::EthernetTooSmall),
         }
     }

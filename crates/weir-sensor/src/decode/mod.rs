@@ -276,6 +276,7 @@ impl Decoder {
         packet.depth = last.depth;
         packet.spread = last.spread;
         packet.reassembled = true;
+        packet.ethernet = last.ethernet;
         self.ip(&mut packet, at);
         self.finish(&mut packet);
         packet

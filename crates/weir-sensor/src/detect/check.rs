@@ -81,6 +81,7 @@ impl Check {
                 "qs" => Check::IpOption(vec![25]),
                 "cipso" => Check::IpOption(vec![134]),
                 "satid" => Check::IpOption(vec![136]),
+                "rtralt" => Check::IpOption(vec![148]),
                 "ssrr" => Check::IpOption(vec![137]),
                 other => return Err(format!("ipopts has no option `{other}`")),
             },
@@ -353,6 +354,11 @@ impl Check {
             PacketCondition::Mss(r) => number(r, u64::from(tcp(scene)?.mss?)),
             PacketCondition::IcmpType(r) => number(r, u64::from(icmp(scene)?.0)),
             PacketCondition::IcmpCode(r) => number(r, u64::from(icmp(scene)?.1)),
+            PacketCondition::IgmpType(r) => {
+                let packet = scene.packet?;
+                let kind = packet.data.get(packet.igmp()?.start)?;
+                number(r, u64::from(*kind))
+            }
             PacketCondition::IcmpId(n) => Some(icmp(scene)?.2?.0 == *n),
             PacketCondition::IcmpSequence(n) => Some(icmp(scene)?.2?.1 == *n),
             PacketCondition::Placed(name, range, which) => {

@@ -508,6 +508,8 @@ pub(super) fn is_of_packets(buffer: Buffer) -> bool {
     matches!(
         buffer,
         Buffer::Payload
+            | Buffer::EtherHeader
+            | Buffer::IgmpHeader
             | Buffer::Ipv4Header
             | Buffer::Ipv6Header
             | Buffer::TcpHeader

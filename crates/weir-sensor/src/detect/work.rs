@@ -407,6 +407,11 @@ pub(super) fn header_buffer<'a>(packet: &'a Packet<'_>, buffer: Buffer) -> Optio
     let ip = packet.ip.as_ref();
     let range = match (buffer, &packet.transport) {
         (Buffer::Payload, _) => packet.payload.clone(),
+        (Buffer::EtherHeader, _) => {
+            let at = packet.ethernet?;
+            at..at + 14
+        }
+        (Buffer::IgmpHeader, _) => packet.igmp()?,
         (Buffer::Ipv4Header, _) => ip.filter(|i| i.source.is_ipv4())?.header.clone(),
         (Buffer::Ipv6Header, _) => ip.filter(|i| i.source.is_ipv6())?.header.clone(),
         (Buffer::IpSource | Buffer::IpDestination, _) => {

@@ -187,6 +187,7 @@ words! {
     Mss: "tcp.mss" [] Suricata, "maximum segment size" => Number "tcp_mss";
     IcmpType: "itype" [] Both, "type of ICMP" => Number "type";
     IcmpCode: "icode" [] Both, "code of ICMP" => Number "code";
+    IgmpType: "igmp.type" [] Suricata, "type of IGMP" => Number "igmp_type";
     IcmpId: "icmp_id" [] Both, "identifier of ICMP" => Exact "icmp_id";
     IcmpSequence: "icmp_seq" [] Both, "sequence number of ICMP" => Exact "icmp_seq";
     SameAddress: "sameip" [] Both, "both addresses are one";

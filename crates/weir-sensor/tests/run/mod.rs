@@ -13,6 +13,7 @@ mod frames;
 mod fuzzed;
 mod hostile;
 mod http2;
+mod keywords;
 mod language;
 mod layers;
 mod ldap;

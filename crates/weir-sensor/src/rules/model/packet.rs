@@ -63,6 +63,8 @@ pub enum PacketCondition {
     IcmpType(Range),
     /// `icode`.
     IcmpCode(Range),
+    /// `igmp.type`.
+    IgmpType(Range),
     /// `icmp_id`.
     IcmpId(u16),
     /// `icmp_seq`.

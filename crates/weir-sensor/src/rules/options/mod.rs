@@ -321,6 +321,10 @@ pub(super) fn option<'a>(
             let code = span(255)?;
             draft.packet(PacketCondition::IcmpCode(code), opt.whole)?;
         }
+        Word::IgmpType => {
+            let kind = span(255)?;
+            draft.packet(PacketCondition::IgmpType(kind), opt.whole)?;
+        }
         Word::IcmpId => {
             let n = opt.need()?.unquoted()?.number(0, 65535)? as u16;
             draft.packet(PacketCondition::IcmpId(n), opt.whole)?;

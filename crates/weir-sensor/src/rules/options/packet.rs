@@ -24,7 +24,8 @@ const TCP_FLAGS: &[(u8, u8)] = &[
 ];
 
 const IP_OPTIONS: &[&str] = &[
-    "rr", "lsrr", "lsrre", "eol", "nop", "ts", "sec", "ssrr", "satid", "esec", "cipso", "qs", "any",
+    "rr", "lsrr", "lsrre", "eol", "nop", "ts", "sec", "ssrr", "satid", "esec", "cipso", "qs",
+    "rtralt", "any",
 ];
 
 const IP_PROTOCOLS: &[(&str, u8)] = &[

@@ -1,0 +1,79 @@
+//! Keywords about parts of packets, requests and hellos: each with what must alert, and what must not.
+
+use weir_packet::build::Frame;
+use weir_sensor::matcher;
+
+use super::bed::{CLIENT, How, Left, SERVER, Tape, counts, sense_tape};
+
+/// Runs with one, two and four workers and with both engines, which must leave the same.
+fn alike(tape: &Tape, rules: &str, settings: &[&str]) -> Left {
+    let how = || {
+        let how = How::rules(rules);
+        settings.iter().fold(how, |how, one| how.set(one))
+    };
+    let left = sense_tape(tape, &how());
+    for workers in [2, 4] {
+        assert_eq!(sense_tape(tape, &how().workers(workers)).text, left.text);
+    }
+    let other = How {
+        matcher: matcher::Engine::AhoCorasick,
+        ..how()
+    };
+    assert_eq!(sense_tape(tape, &other).text, left.text);
+    left
+}
+
+/// Rules that alerted, each as often as it did, are those with a number below 100, once each; those from 100 on never alert.
+fn once(left: &Left, rules: &str) {
+    let numbers = rules.lines().filter_map(|line| {
+        let (_, rest) = line.split_once("sid:")?;
+        rest.split(';').next()?.parse::<u64>().ok()
+    });
+    let wanted: Vec<(u64, usize)> = numbers.filter(|n| *n < 100).map(|n| (n, 1)).collect();
+    assert_eq!(counts(&left.of("alert")), wanted, "{}", left.text);
+}
+
+#[test]
+fn headers_of_ethernet_and_messages_of_igmp() {
+    let mut tape = Tape::default();
+    let report = [0x16, 0, 0x09, 0x04, 224, 0, 0, 251];
+    let igmp = Frame::new()
+        .ip4(CLIENT, [224, 0, 0, 251])
+        .ip_options(&[148, 4, 0, 0])
+        .protocol(2)
+        .ttl(1);
+    tape.push(&igmp.payload(&report));
+    tape.push(
+        &Frame::new()
+            .vlan(7)
+            .ip4(CLIENT, SERVER)
+            .udp(1, 9)
+            .payload(b"tagged"),
+    );
+    // Seven bytes are no message.
+    let short = Frame::new().ip4(SERVER, CLIENT).protocol(2);
+    tape.push(&short.payload(&report[..7]));
+    let rules = r#"
+alert igmp any any -> any any (msg:"type"; igmp.type:0x16; sid:1;)
+alert ip any any -> any any (msg:"range"; igmp.type:>0x15; ttl:1; sid:2;)
+alert igmp any any -> any any (msg:"group"; igmp.hdr; content:"|e0 00 00 fb|"; offset:4; bsize:8; sid:3;)
+alert igmp any any -> 224.0.0.251 any (msg:"router alert"; ipopts:rtralt; sid:4;)
+alert udp any any -> any any (msg:"behind a tag"; ether.hdr; content:"|81 00|"; offset:12; bsize:14; sid:5;)
+alert igmp any any -> 224.0.0.0/4 any (msg:"Ethernet"; ether.hdr; content:"|08 00|"; endswith; sid:6;)
+alert igmp any any -> any any (msg:"another type"; igmp.type:0x11; sid:100;)
+alert udp any any -> any any (msg:"not IGMP"; igmp.type:<255; sid:101;)
+alert igmp any any -> any any (msg:"too short"; igmp.hdr; content:"|16|"; bsize:7; sid:102;)
+alert igmp any any -> any any (msg:"another option"; ipopts:rr; sid:103;)
+"#;
+    once(&alike(&tape, rules, &[]), rules);
+    // What a tunnel carries from its IP header on has no Ethernet header.
+    let inner = &tape.frames[0].1[14..];
+    let mut carried = Tape::default();
+    let gre = Frame::new().ip4(CLIENT, SERVER).protocol(47);
+    carried.push(&gre.payload(&[&[0, 0, 8, 0], inner].concat()));
+    let rules = r#"
+alert igmp any any -> any any (msg:"inside"; igmp.type:0x16; sid:1;)
+alert igmp any any -> any any (msg:"no frame"; ether.hdr; content:"|08 00|"; sid:100;)
+"#;
+    once(&alike(&carried, rules, &[]), rules);
+}
