@@ -1,6 +1,7 @@
 //! Changes of a buffer before it is inspected.
 
 use std::io::Read as _;
+use std::ops::Range;
 use std::sync::Arc;
 
 use flate2::read::{GzDecoder, ZlibDecoder};
@@ -32,6 +33,7 @@ pub(super) enum Change {
     StripPseudoHeaders,
     Base64(Base64),
     Inflate(bool, u32),
+    Subslice(i32, Option<i32>, bool),
     Field(Vec<u8>),
     Lua(Arc<Script>, Box<[String]>),
 }
@@ -61,6 +63,11 @@ impl Change {
                     "domain and tld need a list of public suffixes, which is not here".into(),
                 );
             }
+            Transform::Subslice {
+                offset,
+                bytes,
+                truncate,
+            } => Change::Subslice(*offset, *bytes, *truncate),
             Transform::Field(name) => Change::Field(name.to_ascii_lowercase().into_bytes()),
             Transform::Lua(script, words) => {
                 Change::Lua(Arc::clone(script), words.as_slice().into())
@@ -144,6 +151,10 @@ impl Change {
                     }
                 }
             }
+            Change::Subslice(offset, count, truncate) => {
+                let range = part(bytes.len(), *offset, *count, *truncate);
+                out.extend_from_slice(bytes.get(range).unwrap_or_default());
+            }
             Change::Inflate(gzip, most) => {
                 // What breaks off is inspected as far as it goes.
                 let most = u64::from(*most);
@@ -178,6 +189,26 @@ impl Change {
 fn expression(pattern: &str, expressions: &mut Expressions) -> Result<Arc<Expression>, String> {
     let pcre = Pcre::new(pattern.to_owned());
     expressions.of(&pcre).map_err(|e| e.to_string())
+}
+
+/// The part of so many bytes that `subslice` asks for; nothing where it is not in them, unless it may be cut.
+fn part(length: usize, offset: i32, count: Option<i32>, truncate: bool) -> Range<usize> {
+    let length = i64::try_from(length).unwrap_or(i64::MAX);
+    let from_end = |n: i64| if n < 0 { length + n } else { n };
+    let from = from_end(offset.into());
+    let to = match count.map(i64::from) {
+        None => length,
+        Some(n) if n < 0 => length + n,
+        Some(n) => from.max(0) + n,
+    };
+    let inside = 0..=length;
+    let (from, to) = match truncate {
+        true => (from.clamp(0, length), to.clamp(0, length)),
+        false if inside.contains(&from) && inside.contains(&to) => (from, to),
+        false => (0, 0),
+    };
+    let place = |n: i64| usize::try_from(n).unwrap_or(0);
+    place(from)..place(to.max(from))
 }
 
 /// `%xx` and `+`; what is no escape stays.
@@ -296,6 +327,37 @@ mod tests {
         assert_eq!(inflate(true, 1024), b"hello");
         assert_eq!(inflate(true, 3), b"hel");
         assert_eq!(inflate(false, 1024), b"");
+        let sub = |offset, bytes, truncate| {
+            let part = Transform::Subslice {
+                offset,
+                bytes,
+                truncate,
+            };
+            String::from_utf8(changed(part, b"curl/7.64.1")).expect("text")
+        };
+        for (offset, bytes, truncate, expected) in [
+            (0, Some(4), false, "curl"),
+            (5, None, false, "7.64.1"),
+            (-6, None, false, "7.64.1"),
+            (-6, Some(1), false, "7"),
+            (0, Some(-6), false, "curl/"),
+            (-11, Some(-6), true, "curl/"),
+            (11, None, false, ""),
+            // Beyond the buffer.
+            (0, Some(12), false, ""),
+            (0, Some(12), true, "curl/7.64.1"),
+            (12, None, false, ""),
+            (12, Some(3), true, ""),
+            (-20, Some(4), false, ""),
+            (-20, Some(4), true, "curl"),
+            (0, Some(-30), false, ""),
+            (-20, Some(-30), true, ""),
+            (8, Some(-6), false, ""),
+            (i32::MIN, Some(i32::MAX), true, "curl/7.64.1"),
+        ] {
+            let found = sub(offset, bytes, truncate);
+            assert_eq!(found, expected, "{offset} {bytes:?} {truncate}");
+        }
         let hex = |b: Vec<u8>| b.iter().map(|b| format!("{b:02x}")).collect::<String>();
         assert_eq!(
             hex(changed(Transform::Md5, b"")),

@@ -165,6 +165,7 @@ words! {
     StripPseudoHeaders: "strip_pseudo_headers" [] Suricata, "transform";
     Gunzip: "gunzip" [] Suricata, "transform: `max-size` (1024)";
     Inflate: "zlib_deflate" [] Suricata, "transform: `max-size` (1024)";
+    Subslice: "subslice" [] Suricata, "transform: `offset[, nbytes][, truncate]`, a part of the buffer; a negative offset counts from its end, negative nbytes end so many bytes before it";
     Domain: "domain" [] Suricata, "transform; rejected, as no list of public suffixes is included";
     Tld: "tld" [] Suricata, "transform; rejected, as no list of public suffixes is included";
     FromBase64: "from_base64" [] Suricata, "transform: `bytes`, `offset`, `mode`";

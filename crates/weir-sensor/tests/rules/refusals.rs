@@ -41,6 +41,10 @@ fn refusals_point_at_what_they_are_about() {
         ),
         (TCP, "igmp.type:256;", "256", Kind::Value),
         (TCP, "ipopts:none;", "none", Kind::Value),
+        (HTTP, "http.uri; subslice:0,0;", "0", Kind::Value),
+        (HTTP, "http.uri; subslice:0,1,cut;", "cut", Kind::Value),
+        (
+            TCP,
         ),
         (TCP, r#"content:"a|0|";"#, "|0|", Kind::Value),
         (TCP, r#"content:"a|0g|";"#, "g", Kind::Value),

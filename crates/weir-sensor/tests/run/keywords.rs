@@ -77,3 +77,23 @@ alert igmp any any -> any any (msg:"no frame"; ether.hdr; content:"|08 00|"; sid
 "#;
     once(&alike(&carried, rules, &[]), rules);
 }
+
+#[test]
+fn parts_of_a_buffer() {
+    let mut tape = Tape::default();
+    let request = "GET /a HTTP/1.1\r\nHost: a.example\r\nUser-Agent: curl/7.64.1\r\n\r\n";
+    super::bed::web(&mut tape, 40_000, request, super::bed::ANSWER);
+    let rules = r#"
+alert http any any -> any any (msg:"first"; http.user_agent; subslice:0,4; content:"curl"; bsize:4; sid:1;)
+alert http any any -> any any (msg:"rest"; http.user_agent; subslice:5; content:"7.64.1"; bsize:6; sid:2;)
+alert http any any -> any any (msg:"from the end"; http.user_agent; subslice:-6,1; content:"7"; bsize:1; sid:3;)
+alert http any any -> any any (msg:"up to the end"; http.user_agent; subslice:0,-6; content:"curl/"; bsize:5; sid:4;)
+alert http any any -> any any (msg:"cut"; http.user_agent; subslice:0,30,truncate; content:"curl/7.64.1"; bsize:11; sid:5;)
+alert http any any -> any any (msg:"nothing"; http.user_agent; subslice:0,30; bsize:0; sid:6;)
+alert http any any -> any any (msg:"and changed"; http.user_agent; subslice:0,4; to_uppercase; content:"CURL"; sid:7;)
+alert http any any -> any any (msg:"both"; http.user_agent; content:"7.64"; subslice:0,4; content:"curl"; sid:8;)
+alert http any any -> any any (msg:"outside"; http.user_agent; subslice:0,4; content:"7"; sid:100;)
+alert http any any -> any any (msg:"too much"; http.user_agent; subslice:0,12; content:"curl"; sid:101;)
+"#;
+    once(&alike(&tape, rules, &[]), rules);
+}

@@ -62,6 +62,15 @@ pub enum Transform {
         /// `max-size`.
         most: u32,
     },
+    /// `subslice`: a part of the buffer.
+    Subslice {
+        /// Where it begins; below 0 from the end.
+        offset: i32,
+        /// How many bytes, or below 0 how many before the end it ends; `None`: up to the end.
+        bytes: Option<i32>,
+        /// What goes beyond the buffer is left out, rather than all.
+        truncate: bool,
+    },
     /// `http_header: field NAME` of Snort 3: the value of that line, without the name and the blanks around it; no buffer where there is no such line.
     Field(String),
     /// `luaxform`: a script, and the words behind its name.

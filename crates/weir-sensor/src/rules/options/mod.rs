@@ -242,6 +242,7 @@ pub(super) fn option<'a>(
         Word::FileSha1 => file_sums(draft, opt, context, ("sha1", 20))?,
         Word::FileSha256 => file_sums(draft, opt, context, ("sha256", 32))?,
         Word::Entropy => reading::entropy(draft, opt)?,
+        Word::Subslice => change(draft, opt, reading::subslice(opt)?)?,
         Word::Gunzip => change(draft, opt, reading::inflate(opt, true)?)?,
         Word::Inflate => change(draft, opt, reading::inflate(opt, false)?)?,
         Word::DotPrefix => transform(draft, opt, Transform::DotPrefix)?,

@@ -7,6 +7,7 @@ use crate::rules::parse::{Draft, unknown_name};
 use crate::rules::phrase::Phrase;
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
+use crate::rules::text::Text;
 use crate::rules::values::range;
 
 use super::in_buffer;
@@ -179,6 +180,36 @@ pub(super) fn inflate(opt: Opt<'_>, gzip: bool) -> Parsed<Transform> {
         }
     }
     Ok(Transform::Inflate { gzip, most })
+}
+
+/// A part of the buffer.
+pub(super) fn subslice(opt: Opt<'_>) -> Parsed<Transform> {
+    let value = opt.need()?;
+    let parts = commas(value);
+    let number = |text: Text<'_>| text.number(i32::MIN.into(), i32::MAX.into());
+    let (count, truncate) = match parts[1..] {
+        [] => (None, false),
+        [word] if word.is("truncate") => (None, true),
+        [count] => (Some(count), false),
+        [count, word] if word.is("truncate") => (Some(count), true),
+        [_, word] => return Err(word.fail(Kind::Value, "only `truncate` is possible here")),
+        [_, _, more, ..] => {
+            let reason = "the form is `subslice:OFFSET[, NBYTES][, truncate]`";
+            return Err(more.fail(Kind::Syntax, reason));
+        }
+    };
+    let bytes = match count {
+        None => None,
+        Some(text) => match number(text)? as i32 {
+            0 => return Err(text.fail(Kind::Value, "0 bytes are nothing to inspect")),
+            n => Some(n),
+        },
+    };
+    Ok(Transform::Subslice {
+        offset: number(parts[0])? as i32,
+        bytes,
+        truncate,
+    })
 }
 
 /// More is not decompressed for one rule.
