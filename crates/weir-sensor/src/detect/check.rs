@@ -130,6 +130,7 @@ impl Check {
                     | PacketCondition::FlowBytes(..)
                     | PacketCondition::CertificateValid(_)
                     | PacketCondition::Placed(..)
+                    | PacketCondition::NotReached(..)
                     | PacketCondition::FileSize(..)
                     | PacketCondition::FileSum(..)
                     | PacketCondition::Application(..)
@@ -155,6 +156,7 @@ impl Check {
                 | Check::Plain(
                     PacketCondition::CertificateValid(_)
                         | PacketCondition::Placed(..)
+                        | PacketCondition::NotReached(..)
                         | PacketCondition::FileSize(..)
                         | PacketCondition::FileSum(..)
                         | PacketCondition::Hook(Hook::Reached(..))
@@ -177,7 +179,12 @@ impl Check {
         matches!(self, Check::Plain(PacketCondition::Hook(Hook::Reached(..))))
     }
 
-    /// The buffer that a hook waits for.
+    /// Whether it holds no more when a transaction has got further.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self, Check::Plain(PacketCondition::NotReached(..)))
+    }
+
+    /// The buffer that a hook waits for, or that is looked at.
     pub(super) fn waits_for(&self) -> Option<Buffer> {
         match self {
             Check::Plain(PacketCondition::Hook(Hook::Reached(_, Stage::Has(buffer)))) => {
@@ -501,6 +508,9 @@ impl Check {
             }
             PacketCondition::Hook(Hook::Reached(direction, stage)) => {
                 Some(reached(scene.transaction?, *direction, *stage))
+            }
+            PacketCondition::NotReached(direction, stage) => {
+                Some(!reached(scene.transaction?, *direction, *stage))
             }
             // Compiled to checks of their own.
             PacketCondition::IpOption(_)

@@ -83,7 +83,7 @@ pub(super) struct Compiled {
     pub(super) reaches_over_flows: bool,
     /// What of a growing body it may be asked.
     pub(super) growth: Growth,
-    /// It has scripts, and is asked when its transaction has come to a state, not only when that is whole.
+    /// It has scripts, or asks for a state that passes: it is asked when its transaction has come to a state, not only when that is whole.
     pub(super) hooked: bool,
     /// Scripts that decide it when all else holds.
     pub(super) scripts: Box<[RuleScript]>,
@@ -434,7 +434,8 @@ fn compile(
             !checks.is_empty() || !rule.scripts.is_empty(),
             has_payload,
         ),
-        hooked: !rule.scripts.is_empty() && checks.iter().any(Check::is_hook),
+        hooked: !rule.scripts.is_empty() && checks.iter().any(Check::is_hook)
+            || checks.iter().any(Check::is_passing),
         scripts: rule.scripts.as_slice().into(),
         captures,
         of_events: groups.is_empty() && checks.iter().any(Check::is_app_event),

@@ -119,6 +119,7 @@ words! {
     FlowBytesToServer: "flow.bytes_toserver" [] Suricata, "bytes of a flow to the server" => Number "flow_bytes";
     FlowBytesToClient: "flow.bytes_toclient" [] Suricata, "bytes of a flow to the client" => Number "flow_bytes";
     AppLayerProtocol: "app-layer-protocol" [] Suricata, "protocol of the application, or not that; of a side (`direction`, `to_server`, `to_client`, `either`), before a change (`original`), or at the end (`final`); without a mode of the direction that is inspected. Alternatives with a bar" => Model "app_layer_protocol";
+    AppLayerState: "app-layer-state" [] Suricata, "a direction of a transaction has got to a state and no further; with `<` not so far, with `>` beyond it. States are hooks of the protocol in the header";
     AppLayerEvent: "app-layer-event" [] Suricata, "an anomaly of a transaction";
     DecodeEvent: "decode-event" ["engine-event"] Suricata, "an anomaly of a packet";
     StreamEvent: "stream-event" [] Suricata, "an anomaly of a stream";

@@ -45,6 +45,9 @@ fn refusals_point_at_what_they_are_about() {
         (HTTP, "http.uri; subslice:0,1,cut;", "cut", Kind::Value),
         (
             TCP,
+            "app-layer-state:request_started;",
+            "app-layer-state:request_started",
+            Kind::Conflict,
         ),
         (TCP, r#"content:"a|0|";"#, "|0|", Kind::Value),
         (TCP, r#"content:"a|0g|";"#, "g", Kind::Value),

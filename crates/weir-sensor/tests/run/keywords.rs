@@ -97,3 +97,43 @@ alert http any any -> any any (msg:"too much"; http.user_agent; subslice:0,12; c
 "#;
     once(&alike(&tape, rules, &[]), rules);
 }
+
+#[test]
+fn states_of_transactions() {
+    let mut tape = Tape::default();
+    let head = b"POST /one HTTP/1.1\r\nHost: www.example\r\nContent-Length: 20\r\n\r\nten bytes!";
+    let answer = super::bed::ANSWER.as_bytes();
+    let said: &[&[u8]] = &[
+        b"POST /one HT",
+        b"",
+        &head[12..],
+        b"",
+        b"ten bytes!",
+        answer,
+    ];
+    tape.session((CLIENT, 40_000), (SERVER, 80), said);
+    let rules = r#"
+alert http1 any any -> any any (msg:"before the body"; app-layer-state:<request_body; sid:1;)
+alert http1 any any -> any any (msg:"at the headers"; app-layer-state:request_headers; http.method; content:"POST"; sid:2;)
+alert http1 any any -> any any (msg:"behind them"; app-layer-state:>request_headers; sid:3;)
+alert http1 any any -> any any (msg:"behind the body"; app-layer-state:>request_body; sid:4;)
+alert http1 any any -> any any (msg:"at the end"; app-layer-state:request_complete; sid:5;)
+alert http1 any any -> any any (msg:"at the end"; app-layer-state:response_complete; sid:6;)
+alert http1 any any -> any any (msg:"another method"; app-layer-state:request_line; http.method; content:"GET"; sid:101;)
+"#;
+    once(&alike(&tape, rules, &[]), rules);
+    // What comes in one packet is not seen half.
+    let mut tape = Tape::default();
+    super::bed::web(
+        &mut tape,
+        40_001,
+        "GET / HTTP/1.0\r\n\r\n",
+        super::bed::ANSWER,
+    );
+    let rules = r#"
+alert http1 any any -> any any (msg:"at the end"; app-layer-state:request_complete; sid:1;)
+alert http1 any any -> any any (msg:"before the body"; app-layer-state:<request_body; sid:100;)
+alert http1 any any -> any any (msg:"at the line"; app-layer-state:request_line; sid:101;)
+"#;
+    once(&alike(&tape, rules, &[]), rules);
+}

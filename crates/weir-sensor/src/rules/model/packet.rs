@@ -126,6 +126,8 @@ pub enum PacketCondition {
     Rpc(u32, Option<u32>, Option<u32>),
     /// `app-layer-protocol` of a side, or before a change: which, the protocols, and whether it must be another.
     Application(Spoken, Vec<App>, bool),
+    /// `app-layer-state`: a direction has not got so far yet.
+    NotReached(Direction, Stage),
     /// `PROTOCOL:HOOK` in the header.
     Hook(Hook),
 }

@@ -1,9 +1,12 @@
 //! Options about flows and their ends: direction and state, sizes of streams, counts, reputation, and which of their packets are logged.
 
-use crate::app::App;
+use crate::app::{self, App, Protocol, Stage};
+use crate::packet::Direction;
 use crate::rules::header;
 use crate::rules::load::Dialect;
-use crate::rules::model::{PacketCondition, Range, Spoken, StreamSide, Tag, TagMetric, TagScope};
+use crate::rules::model::{
+    Hook, PacketCondition, Range, Spoken, StreamSide, Tag, TagMetric, TagScope,
+};
 use crate::rules::parse::{Context, Draft};
 use crate::rules::phrase::Phrase;
 use crate::rules::problem::{Kind, Parsed};
@@ -320,4 +323,69 @@ fn snort_tag<'a>(draft: &mut Draft<'a>, parts: &[Text<'a>]) -> Parsed<()> {
         metric: unit,
     });
     Ok(())
+}
+
+/// `app-layer-state:[<>]STATE`.
+pub(super) fn app_state<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
+    let value = opt.need()?;
+    let (sign, name_at) = match value.bytes.first() {
+        Some(sign @ (b'<' | b'>')) => (*sign, value.from(1).trim()),
+        _ => (b'=', value),
+    };
+    let name = name_at.str()?;
+    let hooked = |c: &PacketCondition| matches!(c, PacketCondition::Hook(Hook::Reached(..)));
+    if draft.rule.packet.iter().any(hooked) {
+        let reason = "a rule asks for one state: in its header, or by app-layer-state";
+        return Err(opt.whole.fail(Kind::Conflict, reason));
+    }
+    let [app] = draft.header_apps[..] else {
+        let reason = format!(
+            "states are those of one protocol, which `{}` does not name",
+            draft.protocol_at.lossy()
+        );
+        return Err(opt.whole.fail(Kind::Conflict, reason));
+    };
+    let row = app::protocol(app).filter(|row| row.kind.is_some());
+    let states = row.and_then(|row| states(row, name));
+    let Some((direction, stages, at)) = states else {
+        let reason = format!("transactions of {} have no state `{name}`", app.name());
+        return Err(name_at.fail(Kind::Value, reason));
+    };
+    let here = stages[at];
+    let never = |reason: &str| Err(value.fail(Kind::Value, reason));
+    let (reached, not_yet) = match sign {
+        b'<' if at == 0 => return never("no state is before this one"),
+        b'<' => (stages[0], Some(here)),
+        b'>' => match stages.get(at + 1) {
+            Some(stage) => (*stage, None),
+            None => return never("no state is behind this one"),
+        },
+        // States that are reached together are one.
+        _ => (here, stages[at..].iter().copied().find(|s| *s != here)),
+    };
+    if not_yet == Some(reached) {
+        let note = format!(
+            "`app-layer-state`: the states before `{name}` are not told apart from it here: the rule never matches"
+        );
+        draft.notes.push(note);
+    }
+    let reached = Hook::Reached(direction, reached);
+    draft.rule.packet.push(PacketCondition::Hook(reached));
+    if let Some(stage) = not_yet {
+        let condition = PacketCondition::NotReached(direction, stage);
+        draft.rule.packet.push(condition);
+    }
+    Ok(())
+}
+
+/// The direction that has a state, the stages of all states of that direction, and which one it is.
+fn states(row: &Protocol, name: &str) -> Option<(Direction, Vec<Stage>, usize)> {
+    [Direction::ToServer, Direction::ToClient]
+        .into_iter()
+        .find_map(|direction| {
+            let names = direction.of(&row.states);
+            let at = names.iter().position(|state| *state == name)?;
+            let stages = names.iter().map(|state| row.hook(state).map(|(_, s)| s));
+            Some((direction, stages.collect::<Option<Vec<_>>>()?, at))
+        })
 }

@@ -169,6 +169,7 @@ pub(super) fn option<'a>(
         Word::FlowBytesToServer => flow_count(draft, false, 0, opt.need()?)?,
         Word::FlowBytesToClient => flow_count(draft, false, 1, opt.need()?)?,
         Word::AppLayerProtocol => app_protocol(draft, opt)?,
+        Word::AppLayerState => flow::app_state(draft, opt)?,
         Word::AppLayerEvent => {
             let value = opt.need()?.str()?;
             let condition = match value.split_once('.') {
