@@ -66,6 +66,7 @@ pub(super) fn place(condition: &PacketCondition) -> Place {
         PacketCondition::AppEvent(..)
         | PacketCondition::Record(..)
         | PacketCondition::Placed(..)
+        | PacketCondition::Modbus(_)
         | PacketCondition::NotReached(..)
         | PacketCondition::FileSize(..)
         | PacketCondition::FileSum(..)

@@ -64,6 +64,7 @@ pub(crate) use kept::Kept;
 pub use limits::Limits;
 pub(crate) use magic::{HEAD as MAGIC_HEAD, magic};
 pub(crate) use mime::SCHEMES as URL_SCHEMES;
+pub use modbus::request::{ModbusAsked, ModbusFunctions, ModbusTable, ModbusWhat};
 pub use names::App;
 pub use probe::{Ports, Recognized};
 pub use protocol::{

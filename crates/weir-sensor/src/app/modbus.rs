@@ -1,5 +1,7 @@
 //! Modbus over TCP: a request with its response is a transaction (MODBUS Application Protocol Specification V1.1b3; Messaging on TCP/IP V1.0b).
 
+pub(super) mod request;
+
 use std::collections::VecDeque;
 
 use serde_json::{Map, Value, json};

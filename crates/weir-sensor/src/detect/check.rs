@@ -130,6 +130,7 @@ impl Check {
                     | PacketCondition::FlowBytes(..)
                     | PacketCondition::CertificateValid(_)
                     | PacketCondition::Placed(..)
+                    | PacketCondition::Modbus(_)
                     | PacketCondition::NotReached(..)
                     | PacketCondition::FileSize(..)
                     | PacketCondition::FileSum(..)
@@ -156,6 +157,7 @@ impl Check {
                 | Check::Plain(
                     PacketCondition::CertificateValid(_)
                         | PacketCondition::Placed(..)
+                        | PacketCondition::Modbus(_)
                         | PacketCondition::NotReached(..)
                         | PacketCondition::FileSize(..)
                         | PacketCondition::FileSum(..)
@@ -187,9 +189,11 @@ impl Check {
     /// The buffer that a hook waits for, or that is looked at.
     pub(super) fn waits_for(&self) -> Option<Buffer> {
         match self {
-            Check::Plain(PacketCondition::Hook(Hook::Reached(_, Stage::Has(buffer)))) => {
-                Some(*buffer)
-            }
+            Check::Plain(
+                PacketCondition::Hook(Hook::Reached(_, Stage::Has(buffer)))
+                | PacketCondition::NotReached(_, Stage::Has(buffer)),
+            ) => Some(*buffer),
+            Check::Plain(PacketCondition::Modbus(_)) => Some(Buffer::FrameModbusPdu),
             _ => None,
         }
     }
@@ -386,6 +390,12 @@ impl Check {
                         told(transaction.facts(name).nth(place)?)
                     }
                 })
+            }
+            PacketCondition::Modbus(asked) => {
+                let side = scene.direction.filter(|d| *d == Direction::ToServer)?;
+                let transaction = scene.transaction?;
+                let message = transaction.get(Buffer::FrameModbusPdu, side).next()?;
+                Some(asked.holds(message))
             }
             PacketCondition::SameAddress => {
                 let ip = scene.packet?.ip.as_ref()?;

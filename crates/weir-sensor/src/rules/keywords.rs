@@ -198,6 +198,7 @@ words! {
     TlsVersion: "tls.version" [] Suricata, "version of TLS";
     SslVersion: "ssl_version" [] Both, "versions, alternatives with commas";
     DceInterface: "dcerpc.iface" ["dce_iface"] Both, "interface of a call of DCE/RPC that its server has accepted: UUID, and version (`=`, `!`, `<`, `>`); `any_frag` means nothing, as all fragments are of their call";
+    Modbus: "modbus" [] Suricata, "of a request of Modbus: `unit N`; behind it `function N[, subfunction N]`, `function [!]assigned` (`unassigned`, `public`, `user`, `reserved`, `all`), or `access read` or `write` with a table (`discretes`, `coils`, `input`, `holding`), `address` (from 1) and, of what is written, `value`";
     SslState: "ssl_state" [] Both, "state of the handshake, alternatives with a bar or commas";
     Requires: "requires" [] Suricata, "versions of the language (this is 8.0), keywords, features (none has a name); a rule that requires others is rejected";
     Alert: "alert" [] Suricata, "an alert when it matches, also of a rule with the action `pass`";
@@ -306,10 +307,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("sd_pattern", "kinds of personal data are not identified"),
     ("appids", "applications are identified by protocol only"),
     ("cvs", "CVS is not parsed"),
-    (
-        "modbus",
-        "functions and addresses of Modbus are in records only",
-    ),
     (
         "modbus_data",
         "functions and addresses of Modbus are in records only",

@@ -41,6 +41,31 @@ fn refusals_point_at_what_they_are_about() {
         ),
         (TCP, "igmp.type:256;", "256", Kind::Value),
         (TCP, "ipopts:none;", "none", Kind::Value),
+        (TCP, "modbus:function 0;", "0", Kind::Value),
+        (TCP, "modbus:function !all;", "!all", Kind::Value),
+        (TCP, "modbus:unit 1, 5;", "5", Kind::Syntax),
+        (
+            TCP,
+            "modbus:function 3, subfunction 1;",
+            "3",
+            Kind::Conflict,
+        ),
+        (TCP, "modbus:access write input;", "input", Kind::Conflict),
+        (TCP, "modbus:access read, address 3;", "3", Kind::Syntax),
+        (
+            TCP,
+            "modbus:access read holding, address 3, value 3;",
+            "3",
+            Kind::Conflict,
+        ),
+        (
+            HTTP,
+            "modbus:function 3;",
+            "modbus:function 3",
+            Kind::Conflict,
+        ),
+        (
+            TCP,
         (HTTP, "http.uri; subslice:0,0;", "0", Kind::Value),
         (HTTP, "http.uri; subslice:0,1,cut;", "cut", Kind::Value),
         (

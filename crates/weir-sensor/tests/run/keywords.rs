@@ -98,6 +98,71 @@ alert http any any -> any any (msg:"too much"; http.user_agent; subslice:0,12; c
     once(&alike(&tape, rules, &[]), rules);
 }
 
+/// A request of Modbus to unit 7.
+fn modbus(number: u16, function: u8, data: &[u8]) -> Vec<u8> {
+    let mut m = number.to_be_bytes().to_vec();
+    m.extend_from_slice(&[0, 0]);
+    m.extend_from_slice(&(data.len() as u16 + 2).to_be_bytes());
+    m.extend_from_slice(&[7, function]);
+    m.extend_from_slice(data);
+    m
+}
+
+#[test]
+fn requests_of_modbus() {
+    let exchanges: [(u8, &[u8], &[u8]); 6] = [
+        // Two registers from 16 on, which rules count from 17.
+        (3, &[0, 16, 0, 2], &[4, 1, 2, 3, 4]),
+        // The coil 1 is turned on.
+        (5, &[0, 1, 0xff, 0], &[0, 1, 0xff, 0]),
+        // Registers 500 and 501: 200, 300.
+        (16, &[1, 0xf4, 0, 2, 4, 0, 200, 1, 44], &[1, 0xf4, 0, 2]),
+        // Ten coils from 100 on, of which the ninth is on.
+        (15, &[0, 100, 0, 10, 2, 0, 1], &[0, 100, 0, 10]),
+        // Listen only.
+        (8, &[0, 4, 0, 0], &[0, 4, 0, 0]),
+        (66, &[1], &[1]),
+    ];
+    let mut said = Vec::new();
+    for (number, (function, request, answer)) in exchanges.into_iter().enumerate() {
+        said.push(modbus(number as u16, function, request));
+        said.push(modbus(number as u16, function, answer));
+    }
+    let said: Vec<&[u8]> = said.iter().map(Vec::as_slice).collect();
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 40_000), (SERVER, 502), &said);
+    let rules = r#"
+alert modbus any any -> any any (msg:"function"; modbus:function 3; sid:1;)
+alert tcp any any -> any 502 (msg:"subfunction"; modbus: function 8, subfunction 4; sid:2;)
+alert modbus any any -> any any (msg:"user"; modbus: function user; sid:3;)
+alert modbus any any -> any any (msg:"unit"; modbus: unit 7, function 16; sid:4;)
+alert modbus any any -> any any (msg:"read"; modbus: access read holding; sid:5;)
+alert modbus any any -> any any (msg:"read at"; modbus: access read holding, address 18; sid:6;)
+alert modbus any any -> any any (msg:"write at"; modbus: access write holding, address 501<>503, value >250; sid:7;)
+alert modbus any any -> any any (msg:"write one"; modbus: access write holding, address 501, value 200; sid:8;)
+alert modbus any any -> any any (msg:"coil"; modbus: access write coils, address 2, value 1; sid:9;)
+alert modbus any any -> any any (msg:"coils"; modbus: access write coils, address 109, value 1; sid:10;)
+alert modbus any any -> any any (msg:"coils, off"; modbus: access write coils, address 108, value 0; sid:11;)
+alert modbus any any -> any any (msg:"two conditions"; modbus: unit >6; modbus: function 66; sid:12;)
+alert modbus any any -> any any (msg:"not assigned"; modbus: function !assigned; sid:13;)
+alert modbus any any -> any any (msg:"another function"; modbus: function 4; sid:100;)
+alert modbus any any -> any any (msg:"another subfunction"; modbus: function 8, subfunction 3; sid:101;)
+alert modbus any any -> any any (msg:"another unit"; modbus: unit 8; sid:102;)
+alert modbus any any -> any any (msg:"another address"; modbus: access read holding, address 16; sid:103;)
+alert modbus any any -> any any (msg:"behind"; modbus: access read holding, address >18; sid:104;)
+alert modbus any any -> any any (msg:"another value"; modbus: access write holding, address 501, value 300; sid:105;)
+alert modbus any any -> any any (msg:"another table"; modbus: access read coils; sid:106;)
+alert modbus any any -> any any (msg:"reserved"; modbus: function reserved; sid:107;)
+alert modbus any any -> any any (msg:"off"; modbus: access write coils, address 109, value 0; sid:108;)
+"#;
+    once(&alike(&tape, rules, &[]), rules);
+    let rules = r#"alert modbus any any -> any any (msg:"each request"; modbus: function all; sid:1;)
+alert modbus any any -> any any (msg:"each write"; modbus: access write; sid:2;)
+"#;
+    let left = alike(&tape, rules, &[]);
+    assert_eq!(counts(&left.of("alert")), [(1, 6), (2, 3)], "{}", left.text);
+}
+
 #[test]
 fn states_of_transactions() {
     let mut tape = Tape::default();

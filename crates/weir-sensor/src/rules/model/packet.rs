@@ -1,7 +1,6 @@
 //! Conditions on the packet, its flow, or its transaction's numbers, and what is counted and kept over packets.
 
-use crate::app::App;
-use crate::app::Stage;
+use crate::app::{App, ModbusAsked, Stage};
 use crate::event::Event;
 use crate::packet::Direction;
 
@@ -128,6 +127,8 @@ pub enum PacketCondition {
     Application(Spoken, Vec<App>, bool),
     /// `app-layer-state`: a direction has not got so far yet.
     NotReached(Direction, Stage),
+    /// `modbus`: of a request.
+    Modbus(Box<ModbusAsked>),
     /// `PROTOCOL:HOOK` in the header.
     Hook(Hook),
 }

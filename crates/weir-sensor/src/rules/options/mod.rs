@@ -359,6 +359,7 @@ pub(super) fn option<'a>(
             alternatives(draft, "ssl_version", opt.need()?, known)?;
         }
         Word::DceInterface => record::interface(draft, opt)?,
+        Word::Modbus => record::modbus(draft, opt)?,
         Word::SslState => {
             let known = &[
                 "client_hello",

@@ -1,7 +1,10 @@
 //! Conditions on the record of a transaction: versions, states, numbers.
 
+use std::ops::RangeInclusive;
+
 use crate::app::dcerpc::pdu::{INTERFACE_HIGH, INTERFACE_LOW, INTERFACE_VERSION};
-use crate::app::{Fact, Written};
+use crate::app::{App, Fact, ModbusAsked, ModbusFunctions, ModbusTable, ModbusWhat, Written};
+use crate::rules::load::Dialect;
 use crate::rules::model::{PacketCondition, Range, Which};
 use crate::rules::parse::Draft;
 use crate::rules::problem::{Kind, Parsed};
@@ -471,4 +474,156 @@ fn date(text: Text<'_>) -> Parsed<u64> {
     };
     let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
     Ok(days * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
+/// `modbus:[unit N,] function ...` or `access ...`.
+pub(super) fn modbus<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
+    if !draft.header_apps.is_empty() && !draft.header_apps.contains(&App::Modbus) {
+        let header = draft.protocol_at.lossy();
+        let reason = format!("`modbus` in a rule about `{header}`: it never matches");
+        return Err(opt.whole.fail(Kind::Conflict, reason));
+    }
+    let parts = commas(opt.need()?);
+    let mut rest = &parts[..];
+    let unit = match headed(rest, "unit") {
+        Some(value) => {
+            rest = &rest[1..];
+            Some(plain_range(value, 255)?)
+        }
+        None => None,
+    };
+    let what = match rest {
+        [] if unit.is_some() => ModbusWhat::Any,
+        [first, behind @ ..] => match headed(rest, "function") {
+            Some(value) => modbus_function(value, behind)?,
+            None if first.words().first().is_some_and(|w| w.is("access")) => {
+                modbus_access(*first, behind)?
+            }
+            None => return Err(first.fail(Kind::Syntax, MODBUS_FORM)),
+        },
+        [] => return Err(opt.whole.fail(Kind::Syntax, MODBUS_FORM)),
+    };
+    let asked = Box::new(ModbusAsked { unit, what });
+    draft.rule.packet.push(PacketCondition::Modbus(asked));
+    if draft.header_apps.is_empty() && !draft.rule.apps.contains(&(App::Modbus, false)) {
+        draft.rule.apps.push((App::Modbus, false));
+    }
+    draft.rule.flow.to_server.get_or_insert(true);
+    Ok(())
+}
+
+const MODBUS_FORM: &str = "the form is `[unit N,] function ...` or `[unit N,] access ...`";
+
+/// What stands behind a word at the beginning of the first part.
+fn headed<'a>(parts: &[Text<'a>], word: &str) -> Option<Text<'a>> {
+    let first = parts.first()?;
+    let found = first.words().first().copied().filter(|w| w.is(word))?;
+    Some(first.from(found.len()).trim())
+}
+
+/// A number or a range, without `!`.
+fn plain_range(text: Text<'_>, top: u64) -> Parsed<RangeInclusive<u64>> {
+    let range = range(text, top, Dialect::Suricata)?;
+    if range.negated || range.mask != u64::MAX {
+        let reason = "a number, `<n`, `>n` or `a<>b` is possible here";
+        return Err(text.fail(Kind::Value, reason));
+    }
+    Ok(range.low..=range.high)
+}
+
+fn modbus_function(value: Text<'_>, behind: &[Text<'_>]) -> Parsed<ModbusWhat> {
+    let (word, negated) = value.negation();
+    let word = word.trim();
+    let group = ModbusFunctions::NAMES.iter().find(|(n, _)| word.is(n));
+    let what = match group {
+        Some((_, ModbusFunctions::All)) if negated => {
+            return Err(value.fail(Kind::Value, "`!all` is no function"));
+        }
+        Some((_, group)) => ModbusWhat::Functions(*group, negated),
+        None if negated => return Err(value.fail(Kind::Value, MODBUS_GROUPS)),
+        None => {
+            let number = value.number(1, 127)? as u8;
+            let sub = match headed(behind, "subfunction") {
+                Some(_) if !matches!(number, 8 | 43) => {
+                    let reason = "only the functions 8 (diagnostics) and 43 (encapsulated interfaces) have subfunctions";
+                    return Err(value.fail(Kind::Conflict, reason));
+                }
+                Some(sub) => {
+                    let top = if number == 43 { 255 } else { u16::MAX.into() };
+                    Some(sub.number(0, top)? as u16)
+                }
+                None => None,
+            };
+            let used = usize::from(sub.is_some());
+            nothing_more(behind.get(used..).unwrap_or_default())?;
+            return Ok(ModbusWhat::Function(number, sub));
+        }
+    };
+    nothing_more(behind)?;
+    Ok(what)
+}
+
+const MODBUS_GROUPS: &str =
+    "groups of functions are assigned, unassigned, public, user, reserved and all";
+
+fn modbus_access(first: Text<'_>, behind: &[Text<'_>]) -> Parsed<ModbusWhat> {
+    let words = first.words();
+    let write = match words.get(1) {
+        Some(word) if word.is("read") => false,
+        Some(word) if word.is("write") => true,
+        _ => return Err(first.fail(Kind::Syntax, "an access is `read` or `write`")),
+    };
+    let table = match words.get(2) {
+        None => None,
+        Some(word) => {
+            let found = ModbusTable::NAMES.iter().find(|(n, _)| word.is(n));
+            let Some((_, table)) = found else {
+                let reason = "a table is discretes, coils, input or holding";
+                return Err(word.fail(Kind::Value, reason));
+            };
+            if write && matches!(table, ModbusTable::Discretes | ModbusTable::Input) {
+                let reason = "no request writes this table: coils and holding are written";
+                return Err(word.fail(Kind::Conflict, reason));
+            }
+            Some(*table)
+        }
+    };
+    if let Some(more) = words.get(3) {
+        return Err(more.fail(Kind::Syntax, "one table is possible"));
+    }
+    let mut behind = behind;
+    let mut next = |word: &str, top: u64| {
+        let value = headed(behind, word)?;
+        behind = behind.get(1..).unwrap_or_default();
+        Some(plain_range(value, top).map(|range| (value, range)))
+    };
+    let address = next("address", 1 << 16).transpose()?;
+    let value = next("value", u16::MAX.into()).transpose()?;
+    nothing_more(behind)?;
+    if let Some((at, _)) = &address
+        && table.is_none()
+    {
+        let reason = "an address is of a table, which is missing";
+        return Err(at.fail(Kind::Syntax, reason));
+    }
+    if let Some((at, _)) = &value
+        && (!write || address.is_none())
+    {
+        let reason = "a value is written, at an address";
+        return Err(at.fail(Kind::Conflict, reason));
+    }
+    Ok(ModbusWhat::Access {
+        write,
+        table,
+        address: address.map(|(_, range)| range),
+        value: value.map(|(_, range)| range),
+    })
+}
+
+/// Nothing else may follow.
+fn nothing_more(rest: &[Text<'_>]) -> Parsed<()> {
+    match rest.first() {
+        Some(more) => Err(more.fail(Kind::Syntax, "this is not expected here")),
+        None => Ok(()),
+    }
 }
