@@ -217,6 +217,8 @@ buffers! {
     MqttUnsubscribeTopic: "mqtt.unsubscribe.topic" [] () MQTT, Request, true, "A topic that is given up.";
     QuicSni: "quic.sni" [] () QUIC, Request, false, "Server name asked for.";
     QuicUserAgent: "quic.ua" [] () QUIC, Request, false, "User agent.";
+    QuicCyuHash: "quic.cyu.hash" [] () QUIC, Request, true, "MD5 sum of quic.cyu.string, in hexadecimal digits.";
+    QuicCyuString: "quic.cyu.string" [] () QUIC, Request, true, "Version and tags of a hello of Google's QUIC (Q030 to Q048), as `46,PAD-SNI-VER`.";
     QuicVersion: "quic.version" [] () QUIC, Both, false, "Version, four bytes.";
     RfbName: "rfb.name" [] () Some(App::Rfb), Response, false, "Name of a desktop of RFB.";
     WebsocketPayload: "websocket.payload" [] () Some(App::Websocket), Both, false, "Payload of a message of WebSocket, unmasked, decompressed, and put together of its fragments.";

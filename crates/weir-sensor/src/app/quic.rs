@@ -1,4 +1,4 @@
-//! QUIC: the hellos in initial packets of versions 1, 2 and late drafts, which are encrypted with keys that anyone can derive. Each datagram with a long header is a
+//! QUIC: the hellos in initial packets of versions 1, 2 and late drafts, which are encrypted with keys that anyone can derive, and those of Google's versions, which are not. Each datagram with a long header is a
 //! transaction, until its end's hello was seen.
 //!
 //! The tag of a packet is not checked: what does not decrypt to frames and a hello is not used, and a forged packet that does is what the server would see refused at worst.
@@ -8,10 +8,13 @@
     reason = "older than the lint: lengths are compared before; a place that is touched gets a checked access"
 )]
 
+mod google;
+
 use aes::Aes128;
 use aes::cipher::{Block, BlockCipherEncrypt, KeyInit};
 use sha2::{Digest, Sha256};
 
+use self::google::Google;
 use super::names::App;
 use super::protocol::{Carrier, Log, Parser, Protocol};
 use super::text::text;
@@ -69,6 +72,9 @@ fn version_name(version: u32) -> String {
 
 /// Whether a datagram begins with a long header of a version that is known.
 fn looks_like(b: &[u8]) -> bool {
+    if Google::parse(b).is_some() {
+        return true;
+    }
     let Some(h) = Header::parse(b) else {
         return false;
     };
@@ -229,6 +235,8 @@ pub(super) struct Quic {
     /// What the client called the connection, which all keys come from.
     connection: Vec<u8>,
     packets: u32,
+    /// The client speaks one of Google's versions that are not encrypted before its second hello.
+    google: bool,
 }
 
 /// One end's hello, and what it is in.
@@ -248,7 +256,54 @@ impl Quic {
             sides: [Side::default(), Side::default()],
             connection: Vec::new(),
             packets: 0,
+            google: false,
         }
+    }
+
+    /// A datagram of Google's: a transaction if it has a hello, or is the first.
+    fn google(&mut self, d: Direction, found: &Google<'_>, time: u64, out: &mut Transactions) {
+        self.google = true;
+        let hello = found.hello().filter(|_| d == Direction::ToServer);
+        if hello.is_none() && out.count > 0 {
+            return;
+        }
+        let b = self.wanted.buffers;
+        let t = out.begin(&KIND, time);
+        t.facts.push(("quic.version", u64::from(found.version)));
+        if b.has(Buffer::QuicVersion) {
+            t.push(Buffer::QuicVersion, d, &found.version.to_be_bytes());
+        }
+        if self.wanted.records {
+            let name = version_name(found.version);
+            t.record.insert("version".into(), name.into());
+        }
+        if let Some(hello) = hello {
+            for (buffer, key, value) in [
+                (Buffer::QuicSni, "sni", hello.sni),
+                (Buffer::QuicUserAgent, "ua", hello.agent),
+            ] {
+                let Some(value) = value else { continue };
+                if b.has(buffer) {
+                    t.push(buffer, d, value);
+                }
+                if self.wanted.records {
+                    t.record.insert(key.into(), text(value));
+                }
+            }
+            let (string, hash) = hello.cyu(found.version);
+            if b.has(Buffer::QuicCyuString) {
+                t.push(Buffer::QuicCyuString, d, string.as_bytes());
+            }
+            if b.has(Buffer::QuicCyuHash) {
+                t.push(Buffer::QuicCyuHash, d, hash.as_bytes());
+            }
+            if self.wanted.records {
+                let cyu = serde_json::json!([{"hash": hash, "string": string}]);
+                t.record.insert("cyu".into(), cyu);
+            }
+        }
+        t.only(d);
+        t.finish();
     }
 
     /// One packet with a long header: how long it was, and a hello if it completes one.
@@ -518,6 +573,13 @@ impl Side {
 impl Parser for Quic {
     fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
         self.packets += 1;
+        if let Some(found) = Google::parse(bytes) {
+            self.google(d, &found, time, out);
+        }
+        if self.google {
+            out.encrypted |= self.packets > MOST_PACKETS;
+            return;
+        }
         let header = Header::parse(bytes);
         let tells = header.as_ref().is_some_and(|h| {
             // Google's own versions have headers of their own.
@@ -641,6 +703,35 @@ mod tests {
             p[at + i] ^= mask[1 + i];
         }
         p
+    }
+
+    #[test]
+    fn hellos_of_google_are_told_without_keys() {
+        let sent = |agent: &[u8]| {
+            let values: [(&[u8; 4], &[u8]); 3] = [
+                (b"PAD\0", &[b'-'; 64]),
+                (b"SNI\0", b"q.example"),
+                (b"UAID", agent),
+            ];
+            google::tests::datagram(43, &values)
+        };
+        let (mut p, mut out) = (Quic::new(&wanted()), Transactions::default());
+        assert!(looks_like(&sent(b"one")));
+        p.data(Direction::ToServer, &sent(b"one"), 1, &mut out);
+        // The server says that it wants more; its packets name no version.
+        p.data(Direction::ToClient, &[0x08; 60], 2, &mut out);
+        p.data(Direction::ToServer, &sent(b"two"), 3, &mut out);
+        p.data(Direction::ToServer, &[0x08; 60], 4, &mut out);
+        let agents = out.live.iter().map(|t| &t.record["ua"]);
+        assert_eq!(agents.collect::<Vec<_>>(), ["one", "two"]);
+        let t = &out.live[0];
+        assert_eq!(t.record["version"], "Q043");
+        assert_eq!(t.record["cyu"][0]["string"], "43,PAD-SNI-UAID");
+        let of = |buffer| t.get(buffer, Direction::ToServer).next();
+        assert_eq!(of(Buffer::QuicUserAgent), Some(&b"one"[..]));
+        assert_eq!(of(Buffer::QuicSni), Some(&b"q.example"[..]));
+        assert_eq!(of(Buffer::QuicCyuString), Some(&b"43,PAD-SNI-UAID"[..]));
+        assert!(of(Buffer::QuicCyuHash).is_some_and(|h| h.len() == 32));
     }
 
     fn crypto(offset: u16, data: &[u8]) -> Vec<u8> {

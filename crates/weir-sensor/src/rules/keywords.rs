@@ -322,8 +322,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("gtp_info", "GTP is not parsed"),
     ("gtp_type", "GTP is not parsed"),
     ("gtp_version", "GTP is not parsed"),
-    ("quic.cyu.hash", "CYU is not computed"),
-    ("quic.cyu.string", "CYU is not computed"),
 ];
 
 /// The reason for refusing a keyword that the language has.

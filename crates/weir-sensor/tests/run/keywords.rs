@@ -4,6 +4,7 @@ use weir_packet::build::Frame;
 use weir_sensor::matcher;
 
 use super::bed::{CLIENT, How, Left, SERVER, Tape, counts, sense_tape};
+use super::schema::hold;
 
 /// Runs with one, two and four workers and with both engines, which must leave the same.
 fn alike(tape: &Tape, rules: &str, settings: &[&str]) -> Left {
@@ -161,6 +162,60 @@ alert modbus any any -> any any (msg:"each write"; modbus: access write; sid:2;)
 "#;
     let left = alike(&tape, rules, &[]);
     assert_eq!(counts(&left.of("alert")), [(1, 6), (2, 3)], "{}", left.text);
+}
+
+#[test]
+fn hellos_of_early_quic() {
+    let mut hello = b"CHLO".to_vec();
+    let values: [(&[u8; 4], &[u8]); 4] = [
+        (b"PAD\0", &[b'-'; 200]),
+        (b"SNI\0", b"q.example"),
+        (b"VER\0", b"Q046"),
+        (b"UAID", b"agent/7"),
+    ];
+    hello.extend_from_slice(&[values.len() as u8, 0, 0, 0]);
+    let mut end = 0;
+    for (tag, value) in values {
+        end += value.len() as u32;
+        hello.extend_from_slice(tag);
+        hello.extend_from_slice(&end.to_le_bytes());
+    }
+    hello.extend(values.iter().flat_map(|(_, value)| value.iter()));
+    let length = (hello.len() as u16).to_be_bytes();
+    let datagram = [
+        &b"\xc3Q046\x50"[..],
+        &[7; 8],
+        &[0, 0, 0, 1],
+        &[9; 12],
+        &[0xa0, 1],
+        &length,
+        &hello,
+        &[0; 40],
+    ];
+    let mut tape = Tape::default();
+    let frame = Frame::new().ip4(CLIENT, SERVER).udp(40_000, 443);
+    tape.push(&frame.payload(&datagram.concat()));
+    let rules = r#"
+alert quic any any -> any any (msg:"tags"; quic.cyu.string; content:"46,PAD-SNI-VER-UAID"; bsize:19; sid:1;)
+alert quic any any -> any any (msg:"hash"; quic.cyu.hash; content:"HASH"; bsize:32; sid:2;)
+alert quic any any -> any any (msg:"agent"; quic.ua; content:"agent/7"; bsize:7; sid:3;)
+alert quic any any -> any any (msg:"name"; quic.sni; content:"q.example"; bsize:9; sid:4;)
+alert quic any any -> any any (msg:"version"; quic.version; content:"Q046"; sid:5;)
+alert quic any any -> any any (msg:"other tags"; quic.cyu.string; content:"46,PAD-VER"; sid:100;)
+"#;
+    let cyu = "46,PAD-SNI-VER-UAID";
+    let settings = [
+        "outputs.0.eve-log.types.quic.enabled=yes",
+        "outputs.1.fast.enabled=yes",
+    ];
+    let left = alike(&tape, "", &settings);
+    let record = left.of("quic")[0];
+    assert_eq!(record["quic"]["cyu"][0]["string"], cyu);
+    assert_eq!(record["quic"]["ua"], "agent/7");
+    hold(left.eve.iter());
+    let hash = record["quic"]["cyu"][0]["hash"].as_str().expect("text");
+    let rules = rules.replace("HASH", hash);
+    once(&alike(&tape, &rules, &[]), &rules);
 }
 
 #[test]
