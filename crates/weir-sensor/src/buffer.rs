@@ -200,6 +200,7 @@ buffers! {
     EmailDate: "email.date" [] () SMTP, Request, false, "Date of a message.";
     EmailMessageId: "email.message_id" [] () SMTP, Request, false, "Message-Id of a message.";
     EmailXMailer: "email.x_mailer" [] () SMTP, Request, false, "X-Mailer of a message.";
+    EmailBodyMd5: "email.body_md5" [] () SMTP, Request, false, "MD5 sum of what follows the headers of a message as it was sent, in hexadecimal digits.";
     EmailReceived: "email.received" [] () SMTP, Request, true, "A Received line of a message.";
     EmailUrl: "email.url" [] () SMTP, Request, true, "Address of a page in the text of a message, without `http://`.";
     SnmpCommunity: "snmp.community" [] () Some(App::Snmp), Both, false, "Community of SNMP 1 and 2c.";

@@ -125,10 +125,16 @@ impl Mime {
             self.header_done(t, w);
         }
         self.close(t, w, true);
+        let sum = self.sum.take().filter(|_| self.depth == 0);
+        let sum = sum.map(|sum| super::text::hex(&sum.finalize()));
+        if let Some(sum) = &sum
+            && w.buffers.has(Buffer::EmailBodyMd5)
+        {
+            t.push(Buffer::EmailBodyMd5, Direction::ToServer, sum.as_bytes());
+        }
         if w.records && self.depth == 0 {
             email(t).insert("status".into(), "PARSE_DONE".into());
-            if let Some(sum) = self.sum.take() {
-                let sum = super::text::hex(&sum.finalize());
+            if let Some(sum) = sum.filter(|_| w.said.mail_body_md5) {
                 email(t).insert("body_md5".into(), sum.into());
             }
         }
@@ -276,7 +282,8 @@ impl Mime {
     /// The headers of a part are over.
     fn open(&mut self, t: &mut Transaction, w: &Wanted) {
         self.state = State::Body;
-        if !self.inner && w.records && w.said.mail_body_md5 {
+        if !self.inner && (w.records && w.said.mail_body_md5 || w.buffers.has(Buffer::EmailBodyMd5))
+        {
             self.sum = Some(Md5::new());
         }
         self.inner = true;

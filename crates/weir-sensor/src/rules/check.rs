@@ -94,7 +94,11 @@ fn letters(draft: &mut Draft<'_>) -> Parsed<()> {
                 continue;
             };
             match part.buffer {
-                Buffer::Ja3Hash | Buffer::Ja3sHash | Buffer::TlsCertFingerprint => {
+                Buffer::Ja3Hash
+                | Buffer::Ja3sHash
+                | Buffer::TlsCertFingerprint
+                | Buffer::EmailBodyMd5
+                | Buffer::QuicCyuHash => {
                     content.bytes.make_ascii_lowercase();
                 }
                 Buffer::TlsCertSerial => content.bytes.make_ascii_uppercase(),
