@@ -219,6 +219,7 @@ fn is_followed(group: &Group, at: usize) -> bool {
         Condition::ByteExtract(e) => e.read.relative,
         Condition::ByteMath(m) => m.read.relative,
         Condition::Base64Decode(b) => b.relative,
+        Condition::Asn1(a) => a.relative,
         _ => false,
     })
 }

@@ -86,6 +86,7 @@ fn of(group: &Group) -> Growth {
             Condition::ByteExtract(e) => relative(e.read.relative),
             Condition::ByteMath(m) => relative(m.read.relative),
             Condition::Size(_)
+            | Condition::Asn1(_)
             | Condition::Base64Decode(_)
             | Condition::Base64Data
             | Condition::Absent(_)

@@ -173,6 +173,7 @@ fn reach(conditions: &[Condition], content: usize) -> Option<usize> {
             Condition::IsDataAt { .. }
             | Condition::ByteTest(_)
             | Condition::Size(_)
+            | Condition::Asn1(_)
             | Condition::Entropy(_) => {}
             _ => cursor = None,
         }

@@ -142,6 +142,7 @@ words! {
     ByteJump: "byte_jump" [] Both, "the place moved by a number in the bytes" => Model "byte_jump";
     ByteExtract: "byte_extract" [] Both, "a number in the bytes named" => Model "byte_extract";
     ByteMath: "byte_math" [] Both, "a number in the bytes computed with and named" => Model "byte_math";
+    Asn1: "asn1" [] Suricata, "an element of ASN.1 is out of the ordinary: `bitstring_overflow`, `double_overflow`, `oversize_length N` (longer than that); from `absolute_offset N` or `relative_offset N` on";
     Base64Decode: "base64_decode" [] Both, "the bytes from here decoded";
     Base64Data: "base64_data" [] Both, "what follows is about the decoded bytes";
     Size: "bsize" [] Suricata, "length of the buffer" => Number "bsize";
@@ -257,7 +258,6 @@ pub const NOTED: &[(&str, &str)] = &[
 
 /// Keywords of the languages that this sensor does not have: rules with them are refused.
 pub const REFUSED: &[(&str, &str)] = &[
-    ("asn1", "ASN.1 is not decoded"),
     ("ber_data", "ASN.1 is not decoded"),
     ("ber_skip", "ASN.1 is not decoded"),
     ("replace", "packets are not changed"),

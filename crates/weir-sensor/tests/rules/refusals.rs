@@ -66,6 +66,17 @@ fn refusals_point_at_what_they_are_about() {
         ),
         (
             TCP,
+            "asn1:relative_offset 0;",
+            "relative_offset 0",
+            Kind::Syntax,
+        ),
+        (
+            TCP,
+            "asn1:oversize_length;",
+            "oversize_length",
+            Kind::Syntax,
+        ),
+        (TCP, "asn1:overflow;", "overflow", Kind::Value),
         (HTTP, "http.uri; subslice:0,0;", "0", Kind::Value),
         (HTTP, "http.uri; subslice:0,1,cut;", "cut", Kind::Value),
         (

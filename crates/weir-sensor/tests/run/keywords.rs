@@ -292,3 +292,27 @@ alert http1 any any -> any any (msg:"at the line"; app-layer-state:request_line;
 "#;
     once(&alike(&tape, rules, &[]), rules);
 }
+
+#[test]
+fn elements_of_asn1() {
+    let mut tape = Tape::default();
+    // A sequence of an integer and a text that says it has 1,000 bytes; a string of bits without bits.
+    let payload = b"MAGIC\x30\x82\x03\xef\x02\x01\x05\x04\x82\x03\xe8abc";
+    tape.push(&Frame::new().ip4(CLIENT, SERVER).udp(1, 9).payload(payload));
+    tape.push(
+        &Frame::new()
+            .ip4(SERVER, CLIENT)
+            .udp(1, 7)
+            .payload(b"\x30\x80\x03\x01\x07"),
+    );
+    let rules = r#"
+alert udp any any -> any any (msg:"behind a content"; content:"MAGIC"; asn1:oversize_length 500, relative_offset 0; sid:1;)
+alert udp any any -> any any (msg:"at a place"; asn1:absolute_offset 9, oversize_length 999; sid:2;)
+alert udp any any -> any any (msg:"bits"; asn1:bitstring_overflow, double_overflow, absolute_offset 0; sid:3;)
+alert udp any any -> any any (msg:"with blanks"; content:"MAGIC"; asn1: bitstring_overflow oversize_length 1000 relative_offset 0; sid:4;)
+alert udp any any -> any any (msg:"longer"; content:"MAGIC"; asn1:oversize_length 1007, relative_offset 0; sid:100;)
+alert udp any any -> any any (msg:"elsewhere"; asn1:oversize_length 500, absolute_offset 0; sid:101;)
+alert udp any any -> any any (msg:"no real number"; asn1:double_overflow; sid:102;)
+"#;
+    once(&alike(&tape, rules, &[]), rules);
+}

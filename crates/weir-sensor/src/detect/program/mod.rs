@@ -5,6 +5,7 @@
 //! one. A place that a condition was found at, and from which the rest failed, is not tried again (`memo`). Every decision is bounded by a budget of work in proportion to the buffer and
 //! the rule: where it is used up the buffer does not match, and the rule is named in a counter.
 
+mod asn1;
 mod memo;
 mod run;
 #[cfg(test)]
@@ -14,7 +15,7 @@ use std::sync::Arc;
 
 use crate::matcher::Needle;
 use crate::rules::{
-    Base64, ByteExtract, ByteJump, ByteMath, ByteTest, Capture, Condition, Content, Dataset,
+    Asn1, Base64, ByteExtract, ByteJump, ByteMath, ByteTest, Capture, Condition, Content, Dataset,
     Entropy, Expression, Expressions, MathOperator, Number, Range, Read, TestOperator,
 };
 use memo::Memo;
@@ -142,6 +143,7 @@ enum Step {
     Base64(Base64, Program),
     Dataset(Arc<Dataset>),
     Entropy(Entropy),
+    Asn1(Asn1),
 }
 
 /// A content and where it may stand.
@@ -382,6 +384,7 @@ impl Builder<'_> {
                 Condition::Size(range) => Step::Size(*range),
                 Condition::Dataset(set) => Step::Dataset(set.clone()),
                 Condition::Entropy(entropy) => Step::Entropy(*entropy),
+                Condition::Asn1(asked) => Step::Asn1(*asked),
                 // The buffer's absence is decided before there is anything to evaluate.
                 Condition::Absent(_) => continue,
                 Condition::Base64Decode(how) => {
@@ -427,6 +430,7 @@ impl Step {
             Step::Test(t) => !t.get.relative,
             Step::Size(_) | Step::Dataset(_) | Step::Entropy(_) => true,
             Step::Base64(how, _) => !how.relative,
+            Step::Asn1(asked) => !asked.relative,
             _ => false,
         }
     }
@@ -493,7 +497,7 @@ impl Step {
             Step::Content(f) if f.starts || f.ends || f.depth.is_some() => 2,
             Step::Content(_) => 4,
             Step::Dataset(_) => 8,
-            Step::Entropy(_) => 50,
+            Step::Entropy(_) | Step::Asn1(_) => 50,
             Step::Base64(..) => 50,
             Step::Pcre(_) => 100,
         }

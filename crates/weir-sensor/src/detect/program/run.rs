@@ -6,6 +6,7 @@ use crate::base64;
 use crate::rules::{Anchoring, Expression, Found, MathOperator, NotFound, TestOperator};
 
 use super::super::in_range;
+use super::asn1;
 use super::memo::Memo;
 use super::{
     Ask, Extract, Find, Get, Jump, Math, Order, OverBudget, Scratch, Search, Step, Subject,
@@ -240,6 +241,23 @@ impl<'a, 'b> Run<'a, 'b> {
             Step::Size(range) => {
                 let size = self.subject.bytes.len() as u64;
                 if !in_range(range, size) {
+                    return Err(Fail::Here);
+                }
+                self.chain(rest, cursor, reached, next)
+            }
+            Step::Asn1(asked) => {
+                self.spend(TRY)?;
+                let from = i64::from(asked.offset);
+                let from = match asked.relative {
+                    true => from.saturating_add(cursor as i64),
+                    false => from,
+                };
+                let bytes = usize::try_from(from).ok();
+                let bytes = bytes.and_then(|from| self.subject.bytes.get(from..));
+                let bytes = bytes.ok_or(Fail::Here)?;
+                // Each element has two bytes at least.
+                self.spend(bytes.len().min(512) as u64)?;
+                if !asn1::has(bytes, asked) {
                     return Err(Fail::Here);
                 }
                 self.chain(rest, cursor, reached, next)

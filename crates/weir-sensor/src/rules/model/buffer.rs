@@ -133,6 +133,23 @@ pub enum Condition {
     Dataset(Arc<Dataset>),
     /// `entropy`.
     Entropy(Entropy),
+    /// `asn1`.
+    Asn1(Asn1),
+}
+
+/// What is asked of elements of ASN.1, and where they begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asn1 {
+    /// A string of bits has more unused bits than bits.
+    pub bitstring: bool,
+    /// A number in decimal digits has more than 256 bytes.
+    pub double: bool,
+    /// The length of an element is larger.
+    pub oversize: Option<u32>,
+    /// Where the first of them begins.
+    pub offset: i32,
+    /// From the end of the match before.
+    pub relative: bool,
 }
 
 /// What is asked of a set of values that stands in a file.

@@ -223,6 +223,10 @@ pub(super) fn option<'a>(
             let condition = bytes::byte_math(opt.need()?)?;
             reading(draft, condition, opt)?;
         }
+        Word::Asn1 => {
+            let condition = reading::asn1(opt)?;
+            reading(draft, condition, opt)?;
+        }
         Word::Base64Decode => {
             let decode = bytes::base64(opt.value, false, dialect)?;
             let part = draft.place(decode.relative);

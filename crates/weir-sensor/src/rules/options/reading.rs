@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::rules::load::Dialect;
-use crate::rules::model::{Condition, Entropy, Number, Range, Transform};
+use crate::rules::model::{Asn1, Condition, Entropy, Number, Range, Transform};
 use crate::rules::parse::{Draft, unknown_name};
 use crate::rules::phrase::Phrase;
 use crate::rules::problem::{Kind, Parsed};
@@ -71,6 +71,7 @@ pub(super) fn reading<'a>(draft: &mut Draft<'a>, condition: Condition, opt: Opt<
         Condition::ByteJump(j) => j.read.relative,
         Condition::ByteExtract(e) => e.read.relative,
         Condition::ByteMath(m) => m.read.relative,
+        Condition::Asn1(a) => a.relative,
         _ => false,
     };
     if let Condition::ByteMath(_) = &condition
@@ -180,6 +181,49 @@ pub(super) fn inflate(opt: Opt<'_>, gzip: bool) -> Parsed<Transform> {
         }
     }
     Ok(Transform::Inflate { gzip, most })
+}
+
+/// `asn1`: words with commas or blanks between them.
+pub(super) fn asn1(opt: Opt<'_>) -> Parsed<Condition> {
+    let value = opt.need()?;
+    let mut asked = Asn1 {
+        bitstring: false,
+        double: false,
+        oversize: None,
+        offset: 0,
+        relative: false,
+    };
+    let mut placed = false;
+    let words = value.split(b',').into_iter().flat_map(|part| part.words());
+    let mut words = words.peekable();
+    while let Some(word) = words.next() {
+        let mut number = |low: i64, high: i64| match words.next() {
+            Some(n) => n.number(low, high),
+            None => Err(word.fail(Kind::Syntax, "a number is missing behind this")),
+        };
+        match word.bytes {
+            b"bitstring_overflow" => asked.bitstring = true,
+            b"double_overflow" => asked.double = true,
+            b"oversize_length" => asked.oversize = Some(number(1, u32::MAX.into())? as u32),
+            b"absolute_offset" | b"relative_offset" => {
+                if std::mem::replace(&mut placed, true) {
+                    return Err(word.fail(Kind::Conflict, "there is one offset"));
+                }
+                asked.relative = word.is("relative_offset");
+                let low = if asked.relative { -65535 } else { 0 };
+                asked.offset = number(low, 65535)? as i32;
+            }
+            _ => {
+                let reason = "bitstring_overflow, double_overflow, oversize_length, absolute_offset and relative_offset are possible";
+                return Err(word.fail(Kind::Value, reason));
+            }
+        }
+    }
+    if !asked.bitstring && !asked.double && asked.oversize.is_none() {
+        let reason = "`asn1` asks for bitstring_overflow, double_overflow or oversize_length";
+        return Err(value.fail(Kind::Syntax, reason));
+    }
+    Ok(Condition::Asn1(asked))
 }
 
 /// A part of the buffer.
