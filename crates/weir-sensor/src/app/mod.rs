@@ -5,6 +5,7 @@
 #![warn(clippy::indexing_slicing)]
 
 mod ber;
+mod bittorrent;
 mod bytes;
 mod carry;
 mod conversation;
@@ -114,6 +115,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     krb5::KRB5,
     nfs::NFS,
     websocket::WEBSOCKET,
+    bittorrent::BITTORRENT_DHT,
 ];
 
 /// The row of a protocol; `None`: it is not known yet, or will not be.

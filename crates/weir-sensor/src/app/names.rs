@@ -64,4 +64,5 @@ apps! {
     Dnp3: "dnp3";
     Doh2: "doh2";
     Modbus: "modbus";
+    BittorrentDht: "bittorrent-dht";
 }

@@ -36,7 +36,6 @@ pub(super) struct Head {
 /// Protocols that the language has and no parser here knows.
 const FOREIGN: &[&str] = &[
     "arp",
-    "bittorrent-dht",
     "enip",
     "ether",
     "msn",

@@ -316,3 +316,45 @@ alert udp any any -> any any (msg:"no real number"; asn1:double_overflow; sid:10
 "#;
     once(&alike(&tape, rules, &[]), rules);
 }
+
+#[test]
+fn messages_of_the_hash_table_of_bittorrent() {
+    let id = "abcdefghij0123456789";
+    let mut tape = Tape::default();
+    let ask = Frame::new().ip4(CLIENT, SERVER).udp(6881, 40_000);
+    let ask_text = format!("d1:ad2:id20:{id}9:info_hash20:{id}e1:q9:get_peers1:t2:aa1:y1:qe");
+    tape.push(&ask.payload(ask_text.as_bytes()));
+    let answer = Frame::new().ip4(SERVER, CLIENT).udp(40_000, 6881);
+    let mut text = format!("d1:rd2:id20:{id}5:token2:tk6:valuesl6:").into_bytes();
+    text.extend_from_slice(b"\xc0\x00\x02\x02\x00\x50ee1:t2:aa1:y1:re");
+    tape.push(&answer.payload(&text));
+    tape.push(
+        &Frame::new()
+            .ip4(SERVER, CLIENT)
+            .udp(40_000, 6881)
+            .payload(b"d1:ad2:id99:x"),
+    );
+    let rules = r#"
+alert bittorrent-dht any any -> any any (msg:"asks"; content:"9:get_peers"; sid:1;)
+alert udp any any -> any any (msg:"broken"; app-layer-event:bittorrent_dht.malformed_packet; sid:2;)
+alert bittorrent-dht any any -> any any (msg:"other"; content:"announce_peer"; sid:100;)
+"#;
+    let settings = [
+        "outputs.0.eve-log.types.bittorrent-dht.enabled=yes",
+        "outputs.0.eve-log.types.alert.enabled=yes",
+        "outputs.1.fast.enabled=yes",
+    ];
+    let left = alike(&tape, rules, &settings);
+    once(&left, rules);
+    let records = left.of("bittorrent_dht");
+    // What cannot be read says nothing.
+    assert_eq!(records.len(), 2, "{}", left.text);
+    let (ask, answer) = (&records[0], &records[1]);
+    assert_eq!(ask["bittorrent_dht"]["request_type"], "get_peers");
+    assert_eq!(ask["src_ip"], "192.168.1.10");
+    assert_eq!(answer["src_ip"], "198.51.100.80");
+    let values = &answer["bittorrent_dht"]["response"]["values"];
+    assert_eq!(values[0]["ip"], "192.0.2.2");
+    assert_eq!(values[0]["port"], 80);
+    hold(left.eve.iter());
+}
