@@ -251,6 +251,9 @@ buffers! {
     FrameRfbPdu: "frame:rfb.pdu" [] () Some(App::Rfb), Both, true, "A message of the handshake of RFB as sent.";
     FramePgsqlPdu: "frame:pgsql.pdu" [] () Some(App::Pgsql), Both, true, "A message of PostgreSQL as sent; of rows and copies only the beginning.";
     FrameModbusPdu: "frame:modbus.pdu" [] () Some(App::Modbus), Both, true, "A message of Modbus as sent.";
+    FrameHttp2Pdu: "frame:http2.pdu" [] () Some(App::Http2), Both, true, "A frame of HTTP/2 as sent; of one with more than 512 bytes of a body only the beginning.";
+    FrameHttp2Header: "frame:http2.hdr" [] () Some(App::Http2), Both, true, "Its head of 9 bytes.";
+    FrameHttp2Data: "frame:http2.data" [] () Some(App::Http2), Both, true, "What is behind its head.";
     FrameHttpRequest: "frame:http1.request" [] () HTTP, Request, true, "A request of HTTP/1 as sent, with 64 KiB of its body at most.";
     FrameHttpResponse: "frame:http1.response" [] () HTTP, Response, true, "A response of HTTP/1 as sent, with 64 KiB of its body at most.";
     FrameSmtpCommand: "frame:smtp.command_line" [] () SMTP, Request, true, "A line of an SMTP client outside of mails, with its end.";

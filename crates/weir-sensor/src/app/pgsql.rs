@@ -538,7 +538,7 @@ impl Pgsql {
             && let Some(t) = id.and_then(|id| out.find(id))
             && let Some(part) = bytes.get(..kept)
         {
-            t.frame_part((Buffer::FramePgsqlPdu, d), (part, whole), bytes.len());
+            t.frame_part((Buffer::FramePgsqlPdu, d), (part, whole), Some(bytes.len()));
         }
     }
 

@@ -254,10 +254,10 @@ impl Transaction {
         &mut self,
         of: (Buffer, Direction),
         (bytes, length): (&[u8], usize),
-        behind: usize,
+        behind: Option<usize>,
     ) {
         let before = self.frames.len();
-        self.frame(of, bytes, Some(behind));
+        self.frame(of, bytes, behind);
         if bytes.len() < length
             && let Some(frame) = self.frames.get_mut(before)
         {

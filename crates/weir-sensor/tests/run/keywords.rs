@@ -358,3 +358,49 @@ alert bittorrent-dht any any -> any any (msg:"other"; content:"announce_peer"; s
     assert_eq!(values[0]["port"], 80);
     hold(left.eve.iter());
 }
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+    [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+#[test]
+fn frames_of_http2() {
+    // GET / of a.example, and an answer with a body in two frames.
+    let get = b"\x82\x84\x86\x41\x09a.example";
+    let client = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(4, 0, 0, &[0, 3, 0, 0, 0, 100]),
+        frame(1, 5, 1, get),
+    ]
+    .concat();
+    let long = [&b"begin"[..], &[b'.'; 2000], b"end"].concat();
+    let server = [
+        frame(4, 0, 0, &[]),
+        frame(1, 4, 1, b"\x88"),
+        frame(0, 8, 1, b"\x02hello\0\0"),
+        frame(0, 1, 1, &long),
+    ]
+    .concat();
+    let rules = r#"
+alert http2 any any -> any any (msg:"settings"; flow:to_server; frame:pdu; content:"|00 00 06 04 00 00 00 00 00 00 03 00 00 00|d"; bsize:15; sid:1;)
+alert http2 any any -> any any (msg:"head"; flow:to_server; frame:http2.hdr; content:"|01 05 00 00 00 01|"; endswith; bsize:9; sid:2;)
+alert http2 any any -> any any (msg:"fields"; flow:to_server; frame:data; content:"|82 84 86 41 09|a.example"; bsize:14; sid:3;)
+alert http2 any any -> any any (msg:"padded"; flow:to_client; frame:data; content:"|02|hello|00 00|"; bsize:8; sid:4;)
+alert http2 any any -> any any (msg:"begins"; flow:to_client; frame:pdu; content:"begin"; offset:9; depth:5; sid:5;)
+alert http2 any any -> any any (msg:"not kept"; flow:to_client; frame:data; content:"end"; sid:100;)
+alert http2 any any -> any any (msg:"the other end"; flow:to_client; frame:data; content:"a.example"; sid:101;)
+"#;
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 40_000), (SERVER, 80), &[&client, &server]);
+    let left = alike(&tape, rules, &[]);
+    once(&left, rules);
+    // The same in small pieces.
+    let mut said: Vec<&[u8]> = Vec::new();
+    said.extend(client.chunks(7).flat_map(|piece| [piece, b""]));
+    said.extend(server.chunks(7).flat_map(|piece| [b"", piece]));
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 40_000), (SERVER, 80), &said);
+    once(&alike(&tape, rules, &[]), rules);
+}

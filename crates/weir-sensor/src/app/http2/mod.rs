@@ -5,6 +5,7 @@
 
 mod dns;
 mod frame;
+mod framed;
 mod hpack;
 mod huffman;
 mod message;
@@ -14,6 +15,7 @@ mod tests;
 use serde_json::{Map, Value};
 
 use self::frame::Head as Frame;
+use self::framed::Sample;
 use self::hpack::{Item, Table};
 use self::message::{Message, Stream};
 use super::bytes::{be16, be32, split_most};
@@ -176,6 +178,10 @@ struct Half {
     /// Fields that are not whole.
     block: Option<Block>,
     time: u64,
+    /// The head of the frame in progress as it was sent.
+    sent: [u8; frame::HEAD],
+    /// The beginning of a frame of a body, if frames are asked for.
+    sample: Option<Sample>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,6 +225,8 @@ impl Http2 {
             table: Table::new(),
             block: None,
             time: 0,
+            sent: [0; frame::HEAD],
+            sample: None,
         };
         Http2 {
             wanted: wanted.clone(),
@@ -307,8 +315,9 @@ impl Http2 {
             State::Head => {
                 let (taken, rest) = split_most(input, frame::HEAD - half.carry.len());
                 half.carry.extend_from_slice(taken);
-                if let Some(head) = half.carry.first_chunk() {
-                    let head = Frame::read(head);
+                if let Some(sent) = half.carry.first_chunk() {
+                    half.sent = *sent;
+                    let head = Frame::read(sent);
                     half.carry.clear();
                     self.begin_frame(d, head, out);
                 }
@@ -424,6 +433,7 @@ impl Http2 {
             return self.note(d, head, out, |t, _| t.event("invalid_frame_data"));
         }
         self.note(d, head, out, |_, _| {});
+        self.begin_sample(d, head, out);
         let last = head.has(frame::END_STREAM);
         if head.length == 0 {
             if last {
@@ -451,6 +461,9 @@ impl Http2 {
             let Some((first, rest)) = input.split_first() else {
                 return input;
             };
+            if let Some(sample) = &mut half.sample {
+                sample.take(std::slice::from_ref(first));
+            }
             let left = left - 1;
             let padding = u32::from(*first);
             half.state = match left {
@@ -467,12 +480,18 @@ impl Http2 {
             {
                 t.event("invalid_frame_data");
             }
+            if left == 0 {
+                end_sample(d.of_mut(&mut self.halves), d, &self.wanted, out);
+            }
             if left == 0 && last {
                 self.close(d, stream, true, out);
             }
             return rest;
         };
         let (taken, rest) = split_most(input, left as usize);
+        if let Some(sample) = &mut half.sample {
+            sample.take(taken);
+        }
         let now = left - taken.len() as u32;
         half.state = match now {
             0 => State::Head,
@@ -486,14 +505,55 @@ impl Http2 {
         let contents = left.saturating_sub(padding) as usize;
         let (contents, _) = split_most(taken, contents);
         self.body(d, stream, contents, out);
+        if now == 0 {
+            end_sample(d.of_mut(&mut self.halves), d, &self.wanted, out);
+        }
         if now == 0 && last {
             self.close(d, stream, true, out);
         }
         rest
     }
 
+    /// A frame of a body begins.
+    fn begin_sample(&mut self, d: Direction, head: Frame, out: &mut Transactions) {
+        if !framed::wants(&self.wanted) {
+            return;
+        }
+        let length = head.length as usize;
+        let stream = self.streams.iter().find(|s| s.number == head.stream);
+        let half = d.of_mut(&mut self.halves);
+        half.sample = stream.map(|s| Sample::new(s.id, half.sent, length));
+        if length == 0 {
+            end_sample(half, d, &self.wanted, out);
+        }
+    }
+
     /// A frame is whole.
     fn frame(&mut self, d: Direction, head: Frame, payload: &[u8], out: &mut Transactions) {
+        if !framed::wants(&self.wanted) {
+            return self.take(d, head, payload, out);
+        }
+        let sent = d.of(&self.halves).sent;
+        let stream = |h: &Http2| {
+            h.streams
+                .iter()
+                .find(|s| s.number == head.stream)
+                .map(|s| s.id)
+        };
+        // It may end its stream, or begin it. Each frame of the connection is a transaction.
+        let (before, count) = (stream(self), out.count);
+        self.take(d, head, payload, out);
+        let id = match head.stream {
+            0 => (out.count > count).then(|| out.count - 1),
+            _ => before.or_else(|| stream(self)),
+        };
+        if let Some(t) = id.and_then(|id| out.find(id)) {
+            let bytes = [&sent, payload].concat();
+            framed::add(t, d, &bytes, payload.len(), &self.wanted);
+        }
+    }
+
+    fn take(&mut self, d: Direction, head: Frame, payload: &[u8], out: &mut Transactions) {
         match head.kind {
             frame::HEADERS | frame::PUSH_PROMISE => self.fields(d, head, payload, out),
             frame::CONTINUATION => self.more_fields(d, head, payload, out),
@@ -845,6 +905,13 @@ impl Http2 {
             }
             None => t.event("invalid_frame_data"),
         }
+    }
+}
+
+/// A frame of a body is over. Its frames come behind what its bytes have made: so their order does not depend on how the stream was cut.
+fn end_sample(half: &mut Half, d: Direction, w: &Asked, out: &mut Transactions) {
+    if let Some(sample) = half.sample.take() {
+        sample.finish(d, w, out);
     }
 }
 

@@ -654,7 +654,7 @@ fn frames(
     ];
     for (buffer, (bytes, behind)) in names.into_iter().zip(parts) {
         if w.buffers.has(buffer) {
-            t.frame_part((buffer, d), bytes, behind);
+            t.frame_part((buffer, d), bytes, Some(behind));
         }
     }
 }
