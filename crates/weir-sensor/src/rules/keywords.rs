@@ -260,8 +260,26 @@ pub const NOTED: &[(&str, &str)] = &[
 pub const REFUSED: &[(&str, &str)] = &[
     ("ber_data", "ASN.1 is not decoded"),
     ("ber_skip", "ASN.1 is not decoded"),
-    ("replace", "packets are not changed"),
-    ("geoip", "no geographic database"),
+    (
+        "replace",
+        "packets are not changed: `drop` or `reject` keeps them out",
+    ),
+    (
+        "geoip",
+        "no geographic database is read: write a country's networks in a variable of addresses, or in a list for `iprep`",
+    ),
+    (
+        "flowvar",
+        "variables are kept for records: `flowbits` or a script (`lua`) asks for what was there before",
+    ),
+    (
+        "pktvar",
+        "variables are kept for records: ask for the bytes in the same rule",
+    ),
+    (
+        "flow.elephant",
+        "rates of flows are not measured: `flow.bytes` and `flow.age` ask for large ones",
+    ),
     ("file_type", "file types are not identified by content"),
     ("file_meta", "file types are not identified by content"),
     ("md5", "hashes of buffers are not compared"),
