@@ -40,6 +40,7 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "meter.h"
 #include "count.h"
 #include "marks.h"
+#include "wall.h"
 #include "vlan.h"
 #include "rewrite.h"
 #include "ttl.h"
@@ -266,12 +267,15 @@ static __always_inline int process(struct walk *w, __u32 *why)
 			goto drop;
 	}
 	/* One branch for most policies: what is behind it costs them nothing else. */
-	if (weir_features & (WEIR_F_MAC | WEIR_F_L4PROTO | WEIR_F_CT | WEIR_F_SETS | WEIR_F_META)) {
+	if (weir_features & (WEIR_F_MAC | WEIR_F_L4PROTO | WEIR_F_CT | WEIR_F_SETS | WEIR_F_META |
+			     WEIR_F_CLOCK)) {
 		extend_key(s);
 		if (weir_features & WEIR_F_CT && weir_features & WEIR_F_STATE)
 			key_set_be16(s, WEIR_K_CT, forget(s, ct_state(s)));
 		if (weir_features & WEIR_F_META)
 			load_marks(w);
+		if (weir_features & WEIR_F_CLOCK)
+			load_clock(w);
 		if (weir_features & WEIR_F_SETS && weir_set_bits)
 			look_up_sets(w);
 	}

@@ -22,7 +22,7 @@
 #define WEIR_EH_BYTES		256	/* ... and their length in all */
 #define WEIR_WINDOW		160	/* header bytes read at first: 14 + 4 tags + 60 + 60, rounded up */
 #define WEIR_WINDOW_EH		400	/* ... when there are extension headers */
-#define WEIR_KEY_WORDS		57	/* flat key, 64-bit words */
+#define WEIR_KEY_WORDS		58	/* flat key, 64-bit words */
 #define WEIR_SLOTS		16	/* TCP option kinds whose values a policy may test */
 #define WEIR_PROBE_WORDS	8	/* words of a table's mask */
 #define WEIR_DIMS		8	/* 16-bit pieces of the key that decide which tables are probed */
@@ -73,7 +73,8 @@ enum weir_key_at {
 	WEIR_K_SLOT = 184,	/* WEIR_SLOTS * 16: u8 length of the value, 7 zero bytes, be64 number */
 	WEIR_K_MAC = 440,	/* destination and source address, 12 bytes (WEIR_F_MAC) */
 	WEIR_K_SETS = 452,	/* 32 bits: sets that have addresses of the packet, else zero (WEIR_F_SETS) */
-	WEIR_K_END = 456,	/* WEIR_KEY_WORDS * 8 */
+	WEIR_K_CLOCK = 456,	/* be32 second of the day, be16 day of the week from Sunday, 2 zero bytes (WEIR_F_CLOCK) */
+	WEIR_K_END = 464,	/* WEIR_KEY_WORDS * 8 */
 };
 
 /* valid bits: what the packet has. The first eight are the header classes. */
@@ -657,6 +658,7 @@ struct weir_replay {
 	__u32 queue;
 	__u32 mark;		/* of the packet; the program writes both (WEIR_F_META) */
 	__u32 priority;
+	__u64 wall_ns;		/* since 1970, UTC (WEIR_F_CLOCK); now_ns may be another clock */
 };
 
 /* One log line. */
@@ -865,5 +867,6 @@ struct weir_filter_blocks {
 #define WEIR_F_LOG_LIMIT	(1 << 22)	/* log lines have limits */
 #define WEIR_F_QUOTA		(1 << 23)	/* bytes of rules are limited */
 #define WEIR_F_COUNT		(1 << 24)	/* connections at a time are limited */
+#define WEIR_F_CLOCK		(1 << 25)	/* time of day and day of the week are tested */
 
 #endif

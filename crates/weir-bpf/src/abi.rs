@@ -30,7 +30,7 @@ pub use tunnels::*;
 /// Largest frame: an Ethernet header and the largest IP packet.
 pub const FRAME_MAX: usize = 65_549;
 /// 64-bit words of the flat key.
-pub const KEY_WORDS: usize = 57;
+pub const KEY_WORDS: usize = 58;
 /// TCP option kinds whose values a policy may test.
 pub const SLOTS: usize = 16;
 /// Words of a table's mask.
@@ -85,6 +85,7 @@ pub mod key {
     pub const SLOT: usize = 184;
     pub const MAC: usize = 440;
     pub const SETS: usize = 452;
+    pub const CLOCK: usize = 456;
 }
 
 /// Valid bits of the flat key beyond the header classes (`WEIR_V_*`).
@@ -998,6 +999,8 @@ pub struct Replay {
     pub mark: u32,
     /// `skb->priority`, likewise.
     pub priority: u32,
+    /// Nanoseconds since 1970, UTC; `now_ns` may be another clock.
+    pub wall_ns: u64,
 }
 
 /// `struct weir_event`: one log line.
@@ -1125,4 +1128,5 @@ pub mod feature {
     pub const LOG_LIMIT: u32 = 1 << 22;
     pub const QUOTA: u32 = 1 << 23;
     pub const COUNT: u32 = 1 << 24;
+    pub const CLOCK: u32 = 1 << 25;
 }

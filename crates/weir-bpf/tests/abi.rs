@@ -280,7 +280,8 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         port,
         queue,
         mark,
-        priority
+        priority,
+        wall_ns
     );
     same_layout!(
         btf,
@@ -417,6 +418,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_K_CT", abi::key::CT as u64),
         ("WEIR_K_MAC", abi::key::MAC as u64),
         ("WEIR_K_SETS", abi::key::SETS as u64),
+        ("WEIR_K_CLOCK", abi::key::CLOCK as u64),
         ("WEIR_V_FRAG", abi::valid::FRAG),
         ("WEIR_V_FRAG_FIRST", abi::valid::FRAG_FIRST),
         ("WEIR_V_FRAG_LATER", abi::valid::FRAG_LATER),
@@ -513,6 +515,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_F_TTL", abi::feature::TTL.into()),
         ("WEIR_F_METER", abi::feature::METER.into()),
         ("WEIR_F_COUNT", abi::feature::COUNT.into()),
+        ("WEIR_F_CLOCK", abi::feature::CLOCK.into()),
         ("WEIR_F_LOG_LIMIT", abi::feature::LOG_LIMIT.into()),
         ("WEIR_F_QUOTA", abi::feature::QUOTA.into()),
         ("WEIR_RULE_TTL", abi::rule_flag::TTL.into()),

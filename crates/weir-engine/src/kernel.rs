@@ -21,6 +21,7 @@ pub(crate) struct Kernel {
     /// Rules may change mark and priority.
     marking: bool,
     seed: u64,
+    wall_offset: u64,
     rules: usize,
 }
 
@@ -52,6 +53,7 @@ impl Kernel {
             logging,
             marking,
             seed: options.seed,
+            wall_offset: 0,
             rules,
         })
     }
@@ -89,8 +91,10 @@ impl Engine for Kernel {
             self.refused.reason[reason as usize] += 1;
             return Ok((Verdict::Drop, meta));
         }
-        self.replay
-            .write(0, crate::replay_input(packet, meta, self.seed).as_bytes())?;
+        self.replay.write(
+            0,
+            crate::replay_input(packet, meta, self.seed, self.wall_offset).as_bytes(),
+        )?;
         let ctx = TestCtx {
             ingress_ifindex: 0,
             rx_queue: 0,
@@ -112,6 +116,10 @@ impl Engine for Kernel {
             after = crate::replay_output(&replay, meta);
         }
         Ok((verdict, after))
+    }
+
+    fn set_wall_offset(&mut self, ns: u64) {
+        self.wall_offset = ns;
     }
 
     fn logs(&mut self) -> Result<Vec<LogLine>, EngineError> {

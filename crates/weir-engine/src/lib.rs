@@ -15,12 +15,14 @@ pub mod monitor;
 pub mod network;
 pub mod ports;
 mod reference;
+mod tai;
 mod translated;
 mod user;
 pub mod watch;
 
 use std::sync::Arc;
 
+use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::abi::{self, Counter, Event, Stats};
 use weir_functions::middlebox::{self, PlanError};
 use weir_functions::plan::{
@@ -174,6 +176,9 @@ pub trait Engine {
         meta: Meta,
         out: &mut Vec<u8>,
     ) -> Result<(Verdict, Meta), EngineError>;
+
+    /// From the next packet on: nanoseconds since 1970 minus those of the clock of [`Packet::now_ns`]. 0 until then: captures count from 1970.
+    fn set_wall_offset(&mut self, ns: u64);
 
     /// Log lines since the last call.
     ///
@@ -332,8 +337,22 @@ fn log_line(bytes: &[u8]) -> Option<LogLine> {
     })
 }
 
+/// Nanoseconds since 1970 minus those of the monotonic clock.
+fn wall_offset_ns() -> u64 {
+    let ns = |id| {
+        let now = clock_gettime(id);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    };
+    ns(ClockId::Realtime).wrapping_sub(ns(ClockId::Monotonic))
+}
+
 /// What the data plane reads before each packet.
-fn replay_input(packet: &Packet<'_>, meta: Meta, seed: u64) -> weir_bpf::abi::Replay {
+fn replay_input(
+    packet: &Packet<'_>,
+    meta: Meta,
+    seed: u64,
+    wall_offset: u64,
+) -> weir_bpf::abi::Replay {
     weir_bpf::abi::Replay {
         now_ns: packet.now_ns,
         random: seed.wrapping_add(packet.number << 32),
@@ -341,6 +360,7 @@ fn replay_input(packet: &Packet<'_>, meta: Meta, seed: u64) -> weir_bpf::abi::Re
         queue: packet.queue.into(),
         mark: meta.mark,
         priority: meta.priority,
+        wall_ns: packet.now_ns.wrapping_add(wall_offset),
     }
 }
 

@@ -99,6 +99,10 @@ impl Engine for Oracle {
         Ok((outcome.verdict, outcome.meta))
     }
 
+    fn set_wall_offset(&mut self, ns: u64) {
+        self.reference.set_wall_offset(ns);
+    }
+
     fn logs(&mut self) -> Result<Vec<LogLine>, EngineError> {
         Ok(std::mem::take(&mut self.logs))
     }

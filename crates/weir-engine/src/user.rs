@@ -14,6 +14,7 @@ pub(crate) struct User {
     machine: Machine,
     buffer: Buffer,
     seed: u64,
+    wall_offset: u64,
     rules: usize,
 }
 
@@ -85,6 +86,7 @@ impl User {
             machine,
             buffer,
             seed: options.seed,
+            wall_offset: 0,
             rules,
         })
     }
@@ -104,7 +106,7 @@ impl Engine for User {
         meta: Meta,
         out: &mut Vec<u8>,
     ) -> Result<(Verdict, Meta), EngineError> {
-        let replay = crate::replay_input(packet, meta, self.seed);
+        let replay = crate::replay_input(packet, meta, self.seed, self.wall_offset);
         let map = self
             .machine
             .map_mut("replay")
@@ -131,6 +133,10 @@ impl Engine for User {
         let after = (self.machine.map("replay")).and_then(|map| map.lookup(&0u32.to_ne_bytes()));
         let after = after.map_or(meta, |bytes| crate::replay_output(&bytes, meta));
         Ok((verdict, after))
+    }
+
+    fn set_wall_offset(&mut self, ns: u64) {
+        self.wall_offset = ns;
     }
 
     fn logs(&mut self) -> Result<Vec<LogLine>, EngineError> {

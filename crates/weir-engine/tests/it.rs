@@ -65,6 +65,7 @@ mod router_agrees;
 mod routes_agree;
 mod selftests_agree;
 mod tc_agrees;
+mod time_agrees;
 mod ttl_agrees;
 mod tunnel_agrees;
 mod tunnel_live;

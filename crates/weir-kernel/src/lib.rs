@@ -65,7 +65,7 @@ pub use object::{
 pub use offload::offers_offload;
 pub use packet_socket::{BATCH, Frames, PacketSocket, Unfinished};
 pub use ring::EventRing;
-pub use sys::{monotonic_ns, possible_cpus};
+pub use sys::{monotonic_ns, possible_cpus, tai_offset};
 pub use tap::Tap;
 pub use view::MmapArray;
 pub use vnet::{VNET_HEADER, VnetHeader, VnetSender, VnetTap};

@@ -183,6 +183,8 @@ pub enum SettingKind {
     MinPmtu(Span),
     /// `limits N`
     Limits(Span),
+    /// `timezone OFFSET`
+    Timezone(Span),
 }
 
 /// A field and what stands directly behind its name.

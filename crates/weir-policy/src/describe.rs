@@ -10,9 +10,9 @@ use crate::model::{
     Classes, DropWhen, Filtering, Helper, KindSet, Match, Per, PortName, Ranges, Rule, Subject,
     Target, Test,
 };
-use crate::names::name_of;
+use crate::names::{DAYS, name_of};
 use crate::reject;
-use crate::value::{class_text, mac_text};
+use crate::value::{Domain, class_text, mac_text, time_of_day_text};
 
 /// More intervals than this are counted instead of listed.
 const LISTED: usize = 8;
@@ -513,6 +513,7 @@ fn values(field: Field, ranges: &Ranges) -> String {
         return format!("in a set of {} ranges", intervals.len());
     }
     let max = match field.info().bits {
+        _ if field.info().header == Header::Clock => Domain::of(field).map_or(0, Domain::max),
         0 => u128::from(u64::MAX),
         bits => u128::MAX >> (128 - u32::from(bits.min(128))),
     };
@@ -551,12 +552,22 @@ fn number(field: Field, value: u128) -> String {
             "mark" => format!("x{value:x}"),
             _ => class_text(value),
         },
+        _ if info.name == "hour" => time_of_day_text(value),
+        _ if info.name == "day" => day_text(value),
         Kind::CtState => name_of(field, value).unwrap_or_else(|| value.to_string()),
         _ => match name_of(field, value) {
             Some(name) => format!("{value} ({name})"),
             None => value.to_string(),
         },
     }
+}
+
+/// A day of the week as it is written in a sentence.
+fn day_text(day: u128) -> String {
+    let long = DAYS.iter().rfind(|&&(_, number)| u128::from(number) == day);
+    let name = long.map_or("", |(name, _)| name);
+    let (first, rest) = name.split_at(name.len().min(1));
+    first.to_ascii_uppercase() + rest
 }
 
 fn hex(bytes: &[u8]) -> String {

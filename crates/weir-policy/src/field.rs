@@ -11,6 +11,8 @@ pub enum Header {
     Meta,
     /// What the kernel keeps with a packet, in its socket buffer: {mark, priority}. Known on tc.
     Skb,
+    /// When the packet was received, in the time zone of the policy: {second of the day, day of the week}.
+    Clock,
     /// EtherType behind the last VLAN tag.
     Ether,
     /// Destination and source address in front of it.
@@ -170,6 +172,8 @@ pub static FIELDS: &[FieldInfo] = &[
     row("queue", &["in-queue"], Meta, Number, 0, 16, false, "receive queue of the device"),
     row("mark", &["skb-mark", "fwmark"], Skb, Number, 0, 32, false, "packet mark, that of `ip rule fwmark` and nftables; on tc"),
     row("priority", &["skb-priority"], Skb, Number, 32, 32, false, "packet priority, or a class of a queueing discipline: `1:10`; on tc"),
+    row("hour", &["time-of-day"], Clock, Number, 15, 17, false, "time of day: `08:00`, `17:30:15`"),
+    row("day", &["weekday"], Clock, Number, 45, 3, false, "day of the week: mon, tue, wed, thu, fri, sat, sun"),
     row("net-proto", &[], Meta, NetProto, 0, 0, false, "ip4 or ip6"),
     row("l4-proto", &["th-proto"], Meta, L4Proto, 0, 8, false, "protocol behind the IP headers, of either family"),
     row("ct-state", &[], Meta, CtState, 0, 8, false, "state of the connection: new, established, related, invalid, untracked"),

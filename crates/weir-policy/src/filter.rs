@@ -31,6 +31,9 @@ pub enum FilterError {
     /// A test of what one packet does not tell.
     #[error("the filter tests `ct-state`, which rules of a policy know only")]
     State,
+    /// A test of when the packet came in.
+    #[error("the filter tests `{0}`, which rules of a policy know only")]
+    Time(&'static str),
     /// A test of what a socket buffer has, not a packet.
     #[error("the filter tests `{0}`, which rules on tc know only")]
     Meta(&'static str),
@@ -61,6 +64,10 @@ impl Filter {
         let of_state = |m: &Match| m.subject.field.info().kind == Kind::CtState;
         if rule.matches.iter().any(of_state) {
             return Err(FilterError::State);
+        }
+        let of_time = |m: &Match| m.subject.field.info().header == Header::Clock;
+        if let Some(one) = rule.matches.iter().find(|m| of_time(m)) {
+            return Err(FilterError::Time(one.subject.field.info().name));
         }
         let mut named = rule.matches.iter().map(|m| m.subject.field.info());
         if let Some(info) = named.find(|info| info.header == Header::Skb) {

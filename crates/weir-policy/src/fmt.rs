@@ -18,7 +18,7 @@ use crate::names::is_named;
 use crate::parse::{parse_text, takes_values};
 use crate::reject;
 use crate::source::Source;
-use crate::value::is_hex;
+use crate::value::{canonical_time_of_day, is_hex, timezone, timezone_text};
 use crate::words::looks_like_literal;
 use crate::words::{LB, TARGETS, field, is_one_of};
 
@@ -320,6 +320,11 @@ fn setting_text(text: &str, setting: &Setting) -> String {
     match setting.what {
         SettingKind::LooseTcp => "loose tcp".to_owned(),
         SettingKind::MinPmtu(bytes) => format!("min-pmtu {}", bytes.of(text)),
+        SettingKind::Timezone(offset) => {
+            let word = offset.of(text);
+            let offset = timezone(word).map_or_else(|_| word.to_owned(), timezone_text);
+            format!("timezone {offset}")
+        }
         SettingKind::Limits(count) => format!("limits {}", count.of(text)),
         SettingKind::Connections(count) => format!("connections {}", count.of(text)),
         SettingKind::Timeout(state, duration) => {
@@ -587,6 +592,13 @@ fn value_text(reference: &FieldRef, word: &str, out: &mut String) {
         let (part, separator) = part.split_at(part.len() - usize::from(end));
         // A prefix length is no value.
         let is_length = i > 0 && word.contains('/') && reference.field.info().header != Header::Skb;
+        if reference.field.info().name == "hour"
+            && let Some(time) = canonical_time_of_day(part)
+        {
+            out.push_str(&time);
+            out.push_str(separator);
+            continue;
+        }
         match part.parse::<Ipv6Addr>() {
             Ok(address) if matches!(kind, Kind::Addr6) => out.push_str(&address.to_string()),
             _ if is_hex(part) && !is_length => hex_text(part, out),

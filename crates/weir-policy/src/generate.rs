@@ -84,6 +84,25 @@ const BYTES: &[&str] = &[
 const OFFSETS: &[u32] = &[0, 1, 2, 3, 4, 7, 8, 20, 60];
 const IP_OPTIONS: &[u32] = &[7, 68, 131, 148, 130];
 
+/// Times of day. Generated packets come in the first seconds of 1970, a Thursday: with the zones of [`TIMEZONES`] these are borders.
+const TIMES: &[&str] = &[
+    "00:00:01", "0:00", "05:30:01", "5:30", "18:29:59", "18:30:01", "12:00", "23:59:59",
+];
+const TIME_RANGES: &[&str] = &[
+    "00:00-00:00:01",
+    "5:30:01-18:30",
+    "18:30:01-05:30:00",
+    "23:00-00:00",
+    "08:00-17:00",
+];
+const DAY_RANGES: &[&str] = &["mon-fri", "SAT-sun", "thu-wed", "4-5", "friday-2"];
+const TIMEZONES: &[&str] = &[
+    "",
+    "timezone +05:30\n",
+    "Timezone -5:30\n",
+    "timezone utc\n",
+];
+
 /// Sets a generated policy may use, with the widths they fit.
 const SETS: &[(&str, &str)] = &[
     ("ports", "set ports = { 80, 443, 1024-1027, x1f90 }"),
@@ -97,6 +116,11 @@ const SETS: &[(&str, &str)] = &[
         "set hosts6 = { 2001:db8::1, 2001:db8::4-2001:db8::9, fe80::/10 }",
     ),
     ("lan", "set lan = { eth0, eth1 }"),
+    (
+        "night",
+        "set night = { 22:00-00:00, 5:30-05:30:00, 18:30-18:30:00 }",
+    ),
+    ("weekend", "set weekend = { sat-sun, wednesday }"),
     ("seen", "set seen = dynamic size 6 timeout 900ms"),
     ("bans", "set bans = Dynamic size 300"),
     ("full", "set full = dynamic timeout 1m size 1"),
@@ -142,7 +166,18 @@ fn with_sets(rules: &str) -> String {
         n if n % 2 == 1 => "limits 1\n",
         _ => "limits 5\n",
     };
-    limits.to_owned() + &sets + rules
+    let times = rules.matches(['y', 'Y']).count();
+    let zone = match tests_time(rules) {
+        true => TIMEZONES[times % TIMEZONES.len()],
+        false => "",
+    };
+    limits.to_owned() + zone + &sets + rules
+}
+
+/// Whether rules name a field of the time, in any spelling.
+fn tests_time(rules: &str) -> bool {
+    let mut words = rules.split(|c: char| c.is_whitespace() || c == '!');
+    words.any(|word| crate::words::field(word).is_some_and(|f| f.info().header == Header::Clock))
 }
 
 /// Numbers that decide what comes next.
@@ -199,7 +234,12 @@ impl Headers {
 
     fn have(&self, header: Header) -> bool {
         match header {
-            Header::Meta | Header::Ether | Header::EtherAddr | Header::Vlan | Header::Vlan2 => true,
+            Header::Meta
+            | Header::Clock
+            | Header::Ether
+            | Header::EtherAddr
+            | Header::Vlan
+            | Header::Vlan2 => true,
             // Hooks have it or not: tests add rules of their own for it.
             Header::Skb => false,
             Header::Ports => self
@@ -431,6 +471,8 @@ fn number_test(tape: &mut Tape<'_>, field: Field, out: &mut String) {
             (Kind::Addr4, _) => " in @hosts4",
             (Kind::Addr6, _) => " in @hosts6",
             (Kind::Mac, _) => " in { 02:00:00:00:00:02, ff:ff:ff:ff:ff:ff, 1:0:5e:0:0:0/25 }",
+            _ if info.name == "hour" => " in @night",
+            _ if info.name == "day" => " in @weekend",
             (_, 13..) => " in @ports",
             (_, 3..) => " in @few",
             _ => " in { 0, 1 }",
@@ -448,6 +490,8 @@ fn value(tape: &mut Tape<'_>, field: Field) -> String {
         return tape.pick(names).0.to_owned();
     }
     let pool: &[u32] = match info.name {
+        "hour" => return tape.pick(TIMES).to_owned(),
+        "day" => &[3, 4, 5, 0, 6],
         _ if matches!(info.kind, Kind::Addr4) => return tape.pick(ADDRESSES4).to_owned(),
         _ if matches!(info.kind, Kind::Addr6) => return tape.pick(ADDRESSES6).to_owned(),
         _ if matches!(info.kind, Kind::Mac) => return tape.pick(MACS).to_owned(),
@@ -489,6 +533,8 @@ fn interval(tape: &mut Tape<'_>, field: Field) -> String {
         Kind::Addr6 if tape.one_in(3) => "2001:db8::2-2001:db8::ff".to_owned(),
         Kind::Addr6 => tape.pick(PREFIXES6).to_owned(),
         Kind::Mac => tape.pick(MAC_PREFIXES).to_owned(),
+        Kind::Number if field.info().name == "hour" => tape.pick(TIME_RANGES).to_owned(),
+        Kind::Number if field.info().name == "day" => tape.pick(DAY_RANGES).to_owned(),
         Kind::Number if has_flags(field) => tape.pick(FLAG_MASKS).to_owned(),
         _ => match field.info().bits {
             16.. => tape

@@ -369,7 +369,9 @@ impl<'a> Lower<'a> {
 /// Classes that packets with this field have.
 fn classes_of(field: Field) -> Classes {
     match field.info().header {
-        Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr => Classes::NONE,
+        Header::Meta | Header::Skb | Header::Clock | Header::Ether | Header::EtherAddr => {
+            Classes::NONE
+        }
         Header::Ports => Classes::PORTS,
         Header::Vlan => Classes::VLAN,
         Header::Vlan2 => Classes::VLAN2,

@@ -33,6 +33,8 @@ pub struct Connections {
     /// How many sources, destinations or pairs each limit tells apart: section 3, "Limits apart". It stands here because it is changed
     /// as the others are, by a line of its own.
     pub limits: u32,
+    /// Minutes that the time of `hour` and `day` is ahead of UTC. It stands here for the same reason.
+    pub timezone: i16,
 }
 
 impl Default for Connections {
@@ -43,6 +45,7 @@ impl Default for Connections {
             loose_tcp: false,
             min_pmtu: 552,
             limits: 65_536,
+            timezone: 0,
         }
     }
 }

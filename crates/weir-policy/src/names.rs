@@ -121,6 +121,24 @@ pub(crate) const CT_STATES: Names = &[
     ("untracked", 64),
 ];
 
+/// Days of the week, with the numbers of nftables.
+pub(crate) const DAYS: Names = &[
+    ("sun", 0),
+    ("sunday", 0),
+    ("mon", 1),
+    ("monday", 1),
+    ("tue", 2),
+    ("tuesday", 2),
+    ("wed", 3),
+    ("wednesday", 3),
+    ("thu", 4),
+    ("thursday", 4),
+    ("fri", 5),
+    ("friday", 5),
+    ("sat", 6),
+    ("saturday", 6),
+];
+
 /// Bits of `tcp-flags`, lowest first.
 pub(crate) const TCP_FLAGS: Names = &[
     ("fin", 0x01),
@@ -217,6 +235,7 @@ pub fn names() -> &'static [(&'static str, &'static [(&'static str, u32)])] {
         ("`icmp6-code`", ICMP6_CODES),
         ("`tcp-flags`", TCP_FLAGS),
         ("`ct-state`", CT_STATES),
+        ("`day`", DAYS),
     ]
 }
 
@@ -247,6 +266,7 @@ pub(crate) fn names_of(field: Field) -> Names {
         "icmp6-code" => ICMP6_CODES,
         "tcp-flags" => TCP_FLAGS,
         "ct-state" => CT_STATES,
+        "day" => DAYS,
         _ => &[],
     }
 }
@@ -343,6 +363,7 @@ mod tests {
         ICMP6_CODES,
         TCP_FLAGS,
         CT_STATES,
+        DAYS,
     ];
 
     /// Protocols that are fields as well: behind a field that takes their names they are its value.

@@ -157,6 +157,10 @@ fn takes(field: Field) -> String {
         _ if field.info().name == "mark" => {
             "a number, or one with a mask: `x10`, `x10/xff`".to_owned()
         }
+        _ if field.info().name == "hour" => {
+            "a time of day or a range: `08:00`, `22:00-06:00`".to_owned()
+        }
+        _ if field.info().name == "day" => "a day or a range: `mon`, `mon-fri`".to_owned(),
         _ if field.info().name == "priority" => "a class or a number: `1:10`".to_owned(),
         _ if names.is_empty() => "a number: `80`, `x50`".to_owned(),
         _ => format!("a number or a name, like {}", examples(names).join(", ")),
@@ -200,7 +204,10 @@ impl<'a> Parser<'a> {
         if first.eq_ignore_ascii_case("set") {
             return self.set(span, line.comment).map(Item::Set);
         }
-        if is_one_of(first, &["connections", "timeout", "min-pmtu", "limits"]) {
+        if is_one_of(
+            first,
+            &["connections", "timeout", "min-pmtu", "limits", "timezone"],
+        ) {
             return self.setting(span, line.comment).map(Item::Setting);
         }
         let is_tcp =
@@ -235,7 +242,7 @@ impl<'a> Parser<'a> {
         rule
     }
 
-    /// `connections N`, `timeout STATE DURATION`, `min-pmtu N`, `limits N`.
+    /// `connections N`, `timeout STATE DURATION`, `min-pmtu N`, `limits N`, `timezone OFFSET`.
     fn setting(&mut self, span: Span, comment: Option<Span>) -> Option<Setting> {
         let keyword = self.next()?;
         let name = self.of(keyword.span).to_ascii_lowercase();
@@ -246,9 +253,13 @@ impl<'a> Parser<'a> {
             }
             other => {
                 let at = other.map_or(self.end(), |t| t.span);
-                self.error(at, format!("expected {wanted}")).help(
-                    "write `connections 100000`, `limits 100000`, or `timeout udp-stream 5m` for connections of one state",
-                );
+                let help = match name.as_str() {
+                    "timezone" => "write `timezone +02:00`, or `timezone utc`",
+                    _ => {
+                        "write `connections 100000`, `limits 100000`, or `timeout udp-stream 5m` for connections of one state"
+                    }
+                };
+                self.error(at, format!("expected {wanted}")).help(help);
                 None
             }
         };
@@ -258,6 +269,7 @@ impl<'a> Parser<'a> {
                 word("a duration behind the state")?,
             ),
             "min-pmtu" => SettingKind::MinPmtu(word("a number of bytes behind `min-pmtu`")?),
+            "timezone" => SettingKind::Timezone(word("an offset from UTC behind `timezone`")?),
             "limits" => SettingKind::Limits(word("a number of addresses behind `limits`")?),
             _ => SettingKind::Connections(word("a number behind `connections`")?),
         };

@@ -13,7 +13,7 @@ use crate::field::Field;
 use crate::include::beside;
 use crate::model::{PortName, Ranges};
 use crate::source::{SetLoader, Source};
-use crate::value::{Domain, Problem, interval};
+use crate::value::{ClockField, Domain, Problem, interval};
 use crate::words::nearest;
 
 /// Errors shown for one use of a set; the rest of the set is then left unread.
@@ -51,6 +51,7 @@ enum Use {
     Addr6,
     Mac,
     Class,
+    Clock(ClockField),
 }
 
 impl<'a> Sets<'a> {
@@ -105,6 +106,7 @@ impl<'a> Sets<'a> {
             Domain::Addr6 => Use::Addr6,
             Domain::Mac => Use::Mac,
             Domain::Class => Use::Class,
+            Domain::Clock(clock) => Use::Clock(clock),
         };
         if let Some(done) = self.numbers.get(&(key, how)) {
             return done.clone();

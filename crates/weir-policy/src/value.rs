@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 
 use weir_value::{Invalid, Mac, Prefix};
 
-use crate::field::{Field, Kind};
-use crate::names::{Names, examples, flag_parts, has_flags, names_of, number_of, range_of};
+use crate::field::{Field, Header, Kind};
+use crate::names::{DAYS, Names, examples, flag_parts, has_flags, names_of, number_of, range_of};
 use crate::words::{hex_digits, nearest};
 
 /// Width of flags.
@@ -32,6 +32,42 @@ pub(crate) enum Domain {
     Mac,
     /// 32 bits, that may be written as the two halves of a class of a queueing discipline.
     Class,
+    /// Times that come again: a range may run over their end.
+    Clock(ClockField),
+}
+
+/// What a field of times holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ClockField {
+    /// Seconds of the day.
+    Hour,
+    /// Days of the week from Sunday.
+    Day,
+}
+
+impl ClockField {
+    /// What `hour` and `day` hold.
+    fn of(field: Field) -> ClockField {
+        match field.info().name {
+            "hour" => ClockField::Hour,
+            _ => ClockField::Day,
+        }
+    }
+
+    /// The last value in front of the first.
+    pub(crate) fn last(self) -> u32 {
+        match self {
+            ClockField::Hour => 86_399,
+            ClockField::Day => 6,
+        }
+    }
+
+    fn names(self) -> Names {
+        match self {
+            ClockField::Hour => &[],
+            ClockField::Day => DAYS,
+        }
+    }
 }
 
 impl Domain {
@@ -39,6 +75,9 @@ impl Domain {
     pub(crate) fn of(field: Field) -> Option<Domain> {
         let info = field.info();
         match info.kind {
+            Kind::Number if info.header == Header::Clock => {
+                Some(Domain::Clock(ClockField::of(field)))
+            }
             Kind::Number if info.name == "priority" => Some(Domain::Class),
             Kind::Number if has_flags(field) => Some(Domain::Flags(names_of(field))),
             Kind::Number => Some(Domain::Number(info.bits, names_of(field))),
@@ -60,17 +99,23 @@ impl Domain {
             Domain::Addr4 | Domain::Class => 32,
             Domain::Addr6 => 128,
             Domain::Mac => 48,
+            Domain::Clock(ClockField::Hour) => 17,
+            Domain::Clock(ClockField::Day) => 3,
         }
     }
 
     /// Largest value.
     pub(crate) fn max(self) -> u128 {
+        if let Domain::Clock(clock) = self {
+            return clock.last().into();
+        }
         u128::MAX >> (128 - u32::from(self.bits().clamp(1, 128)))
     }
 
     fn names(self) -> Names {
         match self {
             Domain::Number(_, names) | Domain::Flags(names) => names,
+            Domain::Clock(clock) => clock.names(),
             Domain::Addr4 | Domain::Addr6 | Domain::Mac | Domain::Class => &[],
         }
     }
@@ -83,6 +128,8 @@ impl Domain {
             Domain::Addr6 => "an IPv6 address like `2001:db8::1`",
             Domain::Mac => "a MAC address like `02:00:00:00:00:01`",
             Domain::Class => "a number, or a class like `1:10`",
+            Domain::Clock(ClockField::Hour) => "a time of day like `08:00`",
+            Domain::Clock(ClockField::Day) => "a day like `mon`",
         }
     }
 }
@@ -138,6 +185,8 @@ pub(crate) enum Form {
     Prefix,
     /// `flags/mask`: every value that has these flags of the mask, and no others of it.
     Mask(u8),
+    /// `a-b` over the end of the day or week, whose last value is this.
+    Around(u32),
 }
 
 /// A closed interval of values.
@@ -156,6 +205,7 @@ impl Interval {
                 .filter(|value| value & u128::from(mask) == self.lo)
                 .map(|value| (value, value))
                 .collect(),
+            Form::Around(last) => vec![(0, self.hi), (self.lo, last.into())],
             _ => vec![(self.lo, self.hi)],
         }
     }
@@ -183,6 +233,15 @@ pub(crate) fn interval(word: &str, domain: Domain) -> Result<Interval, Problem> 
             return Err(Problem::new(format!("the range `{word}` has no end")));
         }
         let hi = single(right, domain)?;
+        if lo > hi
+            && let Domain::Clock(clock) = domain
+        {
+            return Ok(Interval {
+                lo,
+                hi,
+                form: Form::Around(clock.last()),
+            });
+        }
         if lo > hi {
             return Err(Problem::with_help(
                 format!("the range `{word}` runs backwards"),
@@ -217,6 +276,8 @@ pub(crate) fn single(word: &str, domain: Domain) -> Result<u128, Problem> {
         Domain::Number(bits, names) => number(word, bits, names),
         Domain::Flags(names) => flags(word, names),
         Domain::Class => class(word),
+        Domain::Clock(ClockField::Hour) => time_of_day(word),
+        Domain::Clock(ClockField::Day) => day(word),
         _ if is_hex(word) => number(word, domain.bits(), &[]),
         Domain::Mac => Ok(word.parse::<Mac>()?.number().into()),
         Domain::Addr4 | Domain::Addr6 => {
@@ -251,6 +312,121 @@ pub(crate) fn class_text(value: u128) -> String {
         (0, minor) => minor.to_string(),
         (major, minor) => format!("{major:x}:{minor:x}"),
     }
+}
+
+/// Reads a time of day as seconds: `8:00`, `17:30`, `17:30:15`.
+fn time_of_day(word: &str) -> Result<u128, Problem> {
+    let number = |digits: &str, most: u32| {
+        let is_number = matches!(digits.len(), 1 | 2) && digits.bytes().all(|b| b.is_ascii_digit());
+        let number = digits.parse::<u32>().ok().filter(|_| is_number)?;
+        (number <= most).then_some(number)
+    };
+    let two = |digits: &&str| digits.len() == 2;
+    let mut parts = word.split(':');
+    let hours = parts.next().unwrap_or_default();
+    let (minutes, seconds) = (parts.next(), parts.next());
+    let has_more = parts.next().is_some();
+    let read = || {
+        let hours = number(hours, 23)?;
+        let minutes = number(minutes.filter(two)?, 59)?;
+        let seconds = match seconds {
+            Some(seconds) => number(Some(seconds).filter(two)?, 59)?,
+            None => 0,
+        };
+        (!has_more).then_some(hours * 3600 + minutes * 60 + seconds)
+    };
+    if let Some(seconds) = read() {
+        return Ok(seconds.into());
+    }
+    let help = match (number(hours, 23), minutes) {
+        (Some(hours), None) => format!("write `{hours:02}:00`"),
+        (None, _) if hours == "24" => {
+            "the day ends with 23:59:59: write `18:00-23:59:59` or `>= 18:00`".to_owned()
+        }
+        _ => "hours are 00 to 23, minutes and seconds 00 to 59: `08:00`, `17:30:15`".to_owned(),
+    };
+    Err(Problem::with_help(
+        format!("`{word}` is not a time of day"),
+        help,
+    ))
+}
+
+/// A time of day as it is written; seconds where there are some.
+pub(crate) fn time_of_day_text(seconds: u128) -> String {
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match seconds {
+        0 => format!("{hours:02}:{minutes:02}"),
+        _ => format!("{hours:02}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+/// A time of day in its canonical spelling; `None` if the word is none.
+pub(crate) fn canonical_time_of_day(word: &str) -> Option<String> {
+    time_of_day(word).ok().map(time_of_day_text)
+}
+
+/// Reads an offset from UTC in minutes: `utc`, `+02:00`, `-03:30`. Offsets that are in use run from -12:00 to +14:00.
+pub(crate) fn timezone(word: &str) -> Result<i16, Problem> {
+    if word.eq_ignore_ascii_case("utc") {
+        return Ok(0);
+    }
+    let sign = match word.as_bytes().first() {
+        Some(b'+') => 1,
+        Some(b'-') => -1,
+        _ => {
+            let help = match word.contains('/') {
+                true => {
+                    "the offset of a named zone changes over the year: write the one that holds, `timezone +01:00`"
+                }
+                false => {
+                    "write the time ahead of UTC, `timezone +02:00`, behind it, `timezone -05:00`, or `timezone utc`"
+                }
+            };
+            return Err(Problem::with_help(
+                format!("`{word}` is not an offset from UTC"),
+                help,
+            ));
+        }
+    };
+    let minutes = time_of_day(word.get(1..).unwrap_or_default())
+        .ok()
+        .filter(|seconds| seconds % 60 == 0)
+        .map(|seconds| sign * (seconds / 60) as i16)
+        .filter(|minutes| (-12 * 60..=14 * 60).contains(minutes));
+    minutes.ok_or_else(|| {
+        Problem::with_help(
+            format!("`{word}` is not an offset from UTC"),
+            "offsets are hours and minutes from -12:00 to +14:00: `timezone +05:30`",
+        )
+    })
+}
+
+/// An offset from UTC as it is written.
+pub(crate) fn timezone_text(minutes: i16) -> String {
+    let sign = if minutes < 0 { '-' } else { '+' };
+    let distance = minutes.unsigned_abs();
+    match minutes {
+        0 => "utc".to_owned(),
+        _ => format!("{sign}{:02}:{:02}", distance / 60, distance % 60),
+    }
+}
+
+/// Reads a day of the week: its name, or its number from Sunday on.
+fn day(word: &str) -> Result<u128, Problem> {
+    let last = u128::from(ClockField::Day.last());
+    number(word, 3, DAYS)
+        .ok()
+        .filter(|&day| day <= last)
+        .ok_or_else(|| {
+            let help = match nearest(word, DAYS.iter().map(|day| day.0)) {
+                Some(near) if !word.starts_with(|c: char| c.is_ascii_digit()) => {
+                    format!("did you mean `{near}`?")
+                }
+                _ => "days are mon, tue, wed, thu, fri, sat and sun, or 0 to 6 from Sunday: `mon-fri`"
+                    .to_owned(),
+            };
+            Problem::with_help(format!("`{word}` is not a day of the week"), help)
+        })
 }
 
 /// Reads `value/mask`, two numbers of 32 bits; `None` if the word has no mask.
@@ -434,7 +610,7 @@ fn of_family(word: &str, prefix: Prefix, domain: Domain) -> Result<Prefix, Probl
 }
 
 fn prefix(word: &str, address: &str, len: &str, domain: Domain) -> Result<Interval, Problem> {
-    if matches!(domain, Domain::Number(..)) {
+    if matches!(domain, Domain::Number(..) | Domain::Clock(_)) {
         return Err(not_a_number(word, &[]));
     }
     if matches!(domain, Domain::Addr4 | Domain::Addr6) && !is_hex(address) {

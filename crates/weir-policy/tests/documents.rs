@@ -101,6 +101,8 @@ fn table() -> String {
 
 fn value(info: &FieldInfo) -> String {
     match info.kind {
+        Kind::Number if info.name == "hour" => "time of day".to_owned(),
+        Kind::Number if info.name == "day" => "day".to_owned(),
         Kind::Number => format!("{} bits", info.bits),
         Kind::Is(_) if info.bits == 1 => "flag".to_owned(),
         Kind::Is(_) | Kind::Exists | Kind::All | Kind::Ip4Option(_) | Kind::ExtHeader(_) => {

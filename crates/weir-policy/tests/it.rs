@@ -11,3 +11,4 @@ mod language;
 mod lints;
 mod properties;
 mod stateful_language;
+mod time;

@@ -208,7 +208,14 @@ fn every_field_in_every_spelling_and_case() {
                 if info.kind != Kind::All
                     && !matches!(
                         info.name,
-                        "queue" | "mark" | "priority" | "eth-type" | "eth-saddr" | "eth-daddr"
+                        "queue"
+                            | "mark"
+                            | "priority"
+                            | "hour"
+                            | "day"
+                            | "eth-type"
+                            | "eth-saddr"
+                            | "eth-daddr"
                     )
                 {
                     assert!(only(&format!("! {name}{value}")).negated, "{name}");

@@ -167,6 +167,10 @@ fn tests_of_fields() -> Vec<String> {
         };
         match info.kind {
             Kind::NetProto => all.extend(["ip4", "ip6", "!= ip4"].map(|v| format!("{name} {v}"))),
+            Kind::Number if name == "hour" => all.extend(
+                ["00:00", "08:00-17:00", "!= 22:00-06:00", "< 12:00"]
+                    .map(|v| format!("{name} {v}")),
+            ),
             Kind::Number => {
                 let max = (1u64 << info.bits) - 1;
                 for value in values.iter().filter(|v| u64::from(**v) <= max) {
@@ -290,6 +294,10 @@ fn contradictions_are_found() {
             );
         }
         match info.kind {
+            Kind::Number if name == "hour" => made.extend([
+                format!("{name} < 08:00 {name} > 17:00"),
+                format!("{name} 22:00-06:00 {name} 06:00:01-21:59"),
+            ]),
             Kind::Number if info.bits > 2 => made.extend([
                 format!("{name} < 3 {name} > 3"),
                 format!("{name} in {{ 1, 2 }} {name} in {{ 3-5 }}"),

@@ -148,6 +148,7 @@ fn watch(
         }
         if looked_at.elapsed() >= TICK {
             looked_at = now;
+            live.follow_clock()?;
             let lost = live.lost();
             if !lost.is_empty() {
                 break lost.into_iter().map(str::to_owned).collect();

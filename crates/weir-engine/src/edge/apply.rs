@@ -234,6 +234,9 @@ fn change(
             && before.digest == digest
         {
             note(&mut applied.kept, recipe, implicit);
+            if let Some(map) = before.maps.get(crate::tai::TAI) {
+                crate::tai::renew(map.id)?;
+            }
             made[at] = Some(Instance {
                 state: before.clone(),
                 made: [None, None],

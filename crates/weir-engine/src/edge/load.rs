@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 
-use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::abi;
 use weir_functions::plan::{
     ChecksumMode, Constant, DeviceFacts, InstancePlan, MapPlan, ObjectSource, PortConstants,
@@ -18,6 +17,7 @@ use super::error::EdgeError;
 use super::form::{Form, Hook};
 use super::maps::{EdgeMaps, PREFIX};
 use super::state::{InstanceState, MapState, PROG_ARRAY, Role, definition, words};
+use crate::tai;
 
 /// What an instance is to be made from.
 #[derive(Debug)]
@@ -301,6 +301,9 @@ impl Recipe<'_> {
                 fill(&program, map).map_err(of)?;
             }
         }
+        if ours && roles.contains_key(tai::TAI) {
+            tai::write(&program).map_err(of)?;
+        }
         let mut maps = BTreeMap::new();
         for (name, (role, declared, with)) in roles {
             // libbpf calls a map that was there before by the name it has there.
@@ -346,7 +349,7 @@ impl Recipe<'_> {
             }
         }
         if known.iter().any(|symbol| symbol == CLOCK_OFFSET) {
-            let offset = wall_offset_ns().to_ne_bytes();
+            let offset = crate::wall_offset_ns().to_ne_bytes();
             object.set_rodata(CLOCK_OFFSET, &offset).map_err(of)?;
         }
         if let (Some(symbol), Some(value)) = (self.secret, secret) {
@@ -476,15 +479,6 @@ pub(super) const LEDGER: &str = "stats";
 
 /// Constant of programs that compare their clock with times of the calendar.
 const CLOCK_OFFSET: &str = "weir_clock_offset";
-
-/// Nanoseconds since 1970 minus those of the clock that programs read.
-fn wall_offset_ns() -> u64 {
-    let ns = |id| {
-        let now = clock_gettime(id);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-    };
-    ns(ClockId::Realtime).wrapping_sub(ns(ClockId::Monotonic))
-}
 
 /// Counters by places that are those of the tables of one plan: of a filter's rules, of the entries of its sets, and of the targets of a
 /// redirect, where what they refused is counted beside a table's id.

@@ -11,6 +11,7 @@ use weir_kernel::pins::{HeldFilter, HeldLink, Left};
 use weir_kernel::{Direction, KernelError, KernelObject, Link, LoadedProgram};
 
 use super::Hook;
+use crate::tai;
 
 /// What holds a program at its hook.
 #[derive(Debug)]
@@ -220,6 +221,9 @@ pub(super) fn load(
     let planned = plan.maps.iter().filter(|map| !map.keys.is_empty());
     for map in planned.filter(|map| own.iter().any(|name| *name == map.name)) {
         fill(&program, map)?;
+    }
+    if own.iter().any(|name| name == tai::TAI) {
+        tai::write(&program)?;
     }
     if own.iter().any(|name| name == "ports") {
         for port in ports {

@@ -405,6 +405,14 @@ impl Live {
             .collect()
     }
 
+    /// Keeps the time that rules test that of the host. Steps of its clock need none of this, only a new distance between UTC and TAI.
+    ///
+    /// # Errors
+    /// The kernel does not say, or a map cannot be written.
+    pub fn follow_clock(&self) -> Result<(), LiveError> {
+        Ok(lock(&self.running).follow_clock()?)
+    }
+
     /// Detaches, restores offloads, and reads the counters once no packet is on its way through the programs.
     pub fn stop(self) -> Result<Report, LiveError> {
         lock(&self.running).detach()?;

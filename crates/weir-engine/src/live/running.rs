@@ -426,6 +426,15 @@ impl Running {
         lost
     }
 
+    /// Keeps the time that programs test that of the host.
+    pub(super) fn follow_clock(&self) -> Result<(), KernelError> {
+        // All copies have the map in common.
+        match self.copies.first() {
+            Some(copy) => crate::tai::write(&copy.program),
+            None => Ok(()),
+        }
+    }
+
     /// Attaches all copies or none, in place of what was left. Returns what the user should know.
     pub(super) fn attach(
         &mut self,

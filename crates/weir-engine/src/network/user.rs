@@ -295,7 +295,7 @@ impl User {
             self.end(&mut ends, End::Dropped { vid: 0, reason });
             return Ok(ends);
         }
-        let input = crate::replay_input(packet, crate::Meta::default(), self.seed);
+        let input = crate::replay_input(packet, crate::Meta::default(), self.seed, 0);
         if self.machine.map(REPLAY).is_some() {
             update(&mut self.machine, REPLAY, &[0; 4], input.as_bytes())?;
         }

@@ -68,6 +68,8 @@ pub struct PolicyJudge {
     logs: bool,
     lines: Vec<(LogLine, String)>,
     seen: u64,
+    /// Rules test the time: the host's clock is read for each frame, because it may be stepped.
+    tests_time: bool,
 }
 
 impl PolicyJudge {
@@ -100,6 +102,7 @@ impl PolicyJudge {
             logs,
             lines: Vec::new(),
             seen: 0,
+            tests_time: middlebox::tests_time(&policy.rules),
         })
     }
 
@@ -143,6 +146,9 @@ impl Judge for PolicyJudge {
             queue: arriving.queue as u16,
         };
         self.seen += 1;
+        if self.tests_time {
+            self.engine.set_wall_offset(crate::wall_offset_ns());
+        }
         let verdict = self.engine.packet(&packet, out)?;
         if verdict == Verdict::Redirect {
             // No rule redirects; whoever adds one finds the packet counted as going nowhere.

@@ -57,11 +57,17 @@ pub(crate) const SETS: &[(&str, u32)] = &[
         "reject-connections",
         feature::STATE | feature::TRANSLATE | feature::NAT | feature::REJECT | feature::CT,
     ),
+    ("time", feature::CLOCK),
+    (
+        "time-connections",
+        feature::STATE | feature::TRANSLATE | feature::NAT | feature::CLOCK,
+    ),
     ("counted", feature::STATE | feature::COUNT),
     (
         "nat-counted",
         feature::STATE | feature::TRANSLATE | feature::NAT | feature::COUNT,
     ),
+    ("all-time", ALL | feature::COUNT | feature::CLOCK),
     ("all", ALL),
     ("all-counted", ALL | feature::COUNT),
 ];

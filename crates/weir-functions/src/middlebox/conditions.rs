@@ -125,6 +125,7 @@ impl<'a> Lowering<'a> {
         self.features |= match (info.header, info.kind) {
             (Header::EtherAddr, _) => feature::MAC,
             (Header::Skb, _) => feature::META,
+            (Header::Clock, _) => feature::CLOCK,
             (Header::Ports, _) => feature::PORTS,
             (_, Kind::L4Proto) => feature::L4PROTO,
             (_, Kind::CtState) => feature::CT,
@@ -690,6 +691,7 @@ fn place(field: Field) -> FieldPosition {
     let at = match info.header {
         // The other number of this header is the queue.
         Header::Meta | Header::Skb => key::QUEUE,
+        Header::Clock => key::CLOCK,
         Header::EtherAddr => key::MAC,
         Header::Ether => key::ETHER,
         Header::Vlan => key::VLAN,
@@ -708,7 +710,9 @@ fn place(field: Field) -> FieldPosition {
 
 fn class_bit(header: Header) -> Option<u64> {
     let class = match header {
-        Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr => return None,
+        Header::Meta | Header::Skb | Header::Clock | Header::Ether | Header::EtherAddr => {
+            return None;
+        }
         Header::Ports => Classes::PORTS,
         Header::Vlan => Classes::VLAN,
         Header::Vlan2 => Classes::VLAN2,

@@ -143,7 +143,14 @@ pub(super) fn constants(connections: &Connections, features: u32) -> Vec<Constan
         ("weir_timeout".into(), timeouts.as_bytes().to_vec()),
         ("weir_loose".into(), number(connections.loose_tcp.into())),
         ("weir_min_pmtu".into(), number(connections.min_pmtu.into())),
+        ("weir_zone".into(), number(zone(connections.timezone))),
     ]
+}
+
+/// Seconds that the time of the policy is ahead of UTC, as a number from 0: weeks do not count.
+fn zone(minutes: i16) -> usize {
+    const WEEK: i32 = 7 * 86_400;
+    (i32::from(minutes) * 60).rem_euclid(WEEK) as usize
 }
 
 /// Whether a policy keeps connections.

@@ -21,7 +21,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 use weir_bpf::abi::{self, feature, rule_flag};
 use weir_classify::{Classifier, ClassifyError, RuleKey, RuleSet, Scheme};
-use weir_policy::model::{Connections, DropWhen, Filtering, Helper, Place, Policy, Rule, Target};
+use weir_policy::model::{
+    Connections, DropWhen, Filtering, Helper, Match, Place, Policy, Rule, Target,
+};
 use zerocopy::IntoBytes;
 
 use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource, Port};
@@ -687,6 +689,15 @@ pub fn names_meta<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> Option<(Plac
         let found = named.into_iter().find(|info| info.header == Skb)?;
         Some((rule.place(), found.name))
     })
+}
+
+/// Whether rules test the time of day or the day of the week.
+pub fn tests_time<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> bool {
+    use weir_policy::field::Header::Clock;
+    let of_time = |m: &Match| m.subject.field.info().header == Clock;
+    rules
+        .into_iter()
+        .any(|rule| rule.matches.iter().any(of_time))
 }
 
 /// Refuses rules that name what only a socket buffer has, where packets have none yet.

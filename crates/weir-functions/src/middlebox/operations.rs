@@ -160,6 +160,7 @@ fn words(header: Header, kind: Kind, offset: u16, bits: u16, value: u128) -> Vec
         // The table of fields has nothing writable elsewhere.
         Header::Meta
         | Header::Skb
+        | Header::Clock
         | Header::Ether
         | Header::EtherAddr
         | Header::Ip6Frag

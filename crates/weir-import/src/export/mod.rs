@@ -5,6 +5,7 @@ mod nft;
 mod writes;
 
 use weir_policy::describe;
+use weir_policy::field::Header;
 use weir_policy::model::{DropWhen, Policy, Rule, Target};
 
 use crate::finding::{Effect, Finding};
@@ -46,7 +47,10 @@ pub fn export_nft(policy: &Policy, interfaces: &[String]) -> Exported {
     // Of each rule whether it has lines; `None`: it is left out whole.
     let mut said: Vec<Option<bool>> = Vec::new();
     for rule in &policy.rules {
-        let judged = verdicts(rule, &mut sections);
+        let judged = match policy.connections.timezone != 0 && tests_time(rule) {
+            true => Err("nftables tests the time in UTC, and this policy has another time zone"),
+            false => verdicts(rule, &mut sections),
+        };
         if let Err(reason) = judged {
             findings.push(finding(rule, reason, lost(rule)));
         }
@@ -131,6 +135,12 @@ impl Sections {
         text.push_str("    }\n}\n");
         text
     }
+}
+
+/// Whether a rule tests when packets come in.
+fn tests_time(rule: &Rule) -> bool {
+    let mut tested = rule.matches.iter().map(|one| one.subject.field.info());
+    tested.any(|info| info.header == Header::Clock)
 }
 
 fn finding(rule: &Rule, reason: impl Into<String>, effect: Effect) -> Finding {

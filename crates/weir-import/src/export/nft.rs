@@ -218,7 +218,9 @@ fn classes(requires: Classes) -> Vec<String> {
 /// Presence of a header, by itself.
 fn header(of: Header) -> String {
     match of {
-        Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr => String::new(),
+        Header::Meta | Header::Skb | Header::Clock | Header::Ether | Header::EtherAddr => {
+            String::new()
+        }
         Header::Vlan => format!("@ll,96,16 {TAGS}"),
         Header::Vlan2 => format!("@ll,96,16 {TAGS} @ll,128,16 {TAGS}"),
         Header::Ip4 => "meta protocol ip".to_owned(),
@@ -286,7 +288,11 @@ fn terms(one: &Match, l4: bool, requires: Classes) -> Result<Vec<Term>, Inexpres
                 Kind::Mac => address_mac,
                 _ => decimal,
             };
-            let max = u128::MAX >> (128 - u32::from(info.bits));
+            let max = match info.name {
+                "hour" => 86_399,
+                "day" => 6,
+                _ => u128::MAX >> (128 - u32::from(info.bits)),
+            };
             Ok(vec![membership(&expression, set, one.negated, max, write)])
         }
         (Test::Bytes(bytes), Kind::Payload) => payload(one, bytes).map(|term| vec![term]),
@@ -398,7 +404,7 @@ fn presence(one: &Match, l4: bool) -> Result<Term, Inexpressible> {
         _ if !one.negated => Term::none(),
         _ if matches!(
             info.header,
-            Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr
+            Header::Meta | Header::Skb | Header::Clock | Header::Ether | Header::EtherAddr
         ) =>
         {
             Term::Never
@@ -491,6 +497,9 @@ fn number(field: Field) -> Result<String, Inexpressible> {
     Ok(match info.name {
         "eth-saddr" => "ether saddr".to_owned(),
         "eth-daddr" => "ether daddr".to_owned(),
+        // As numbers, which nft takes for UTC: texts it takes for local time of the host that loads them.
+        "hour" => "meta hour".to_owned(),
+        "day" => "meta day".to_owned(),
         "sport" => "th sport".to_owned(),
         "dport" => "th dport".to_owned(),
         "vlan-id" | "vlan-pcp" => format!("@ll,{},{}", 112 + info.offset, info.bits),

@@ -269,7 +269,10 @@ fn settings(file: &ast::File, opened: &[Opens], report: &mut Report) {
         let opens = match setting.what {
             SettingKind::LooseTcp => Some(Opens::Tcp),
             SettingKind::Timeout(state, _) => of_state(file, state),
-            SettingKind::Connections(_) | SettingKind::MinPmtu(_) | SettingKind::Limits(_) => None,
+            SettingKind::Connections(_)
+            | SettingKind::MinPmtu(_)
+            | SettingKind::Limits(_)
+            | SettingKind::Timezone(_) => None,
         };
         let Some(opens) = opens.filter(|opens| !opened.contains(opens)) else {
             continue;

@@ -167,7 +167,7 @@ fn alone(one: &Asked<'_>) -> Said {
     let name = info.name;
     if matches!(
         name,
-        "queue" | "mark" | "priority" | "eth-type" | "eth-saddr" | "eth-daddr"
+        "queue" | "mark" | "priority" | "hour" | "day" | "eth-type" | "eth-saddr" | "eth-daddr"
     ) && one.model().is_some_and(|m| m.test == Test::Present)
     {
         return Said {

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use crate::field::{Field, Header, Kind};
 use crate::model::{Classes, Ranges};
+use crate::value::Domain;
 
 /// IP version of a shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +107,9 @@ impl Shape {
     /// Whether packets of this shape have a header. Every packet has what is not a header.
     pub(super) fn has(&self, header: Header) -> bool {
         let class = match header {
-            Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr => return true,
+            Header::Meta | Header::Skb | Header::Clock | Header::Ether | Header::EtherAddr => {
+                return true;
+            }
             Header::Ports => Classes::PORTS,
             Header::Vlan => Classes::VLAN,
             Header::Vlan2 => Classes::VLAN2,
@@ -202,6 +205,7 @@ impl Shape {
                 Family::V4 => between(4, 4),
                 _ => between(6, 6),
             },
+            "hour" | "day" => between(0, Domain::of(field).map_or(all, Domain::max)),
             "ct-state" => among(points([1, 2, 4, 8, 64]), false),
             "eth-type" => match self.family {
                 Family::V4 => between(0x0800, 0x0800),

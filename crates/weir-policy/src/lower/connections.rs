@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use super::Lower;
 use crate::ast::{self, Action, Pool, SettingKind, Span};
-use crate::field::Field;
-use crate::model::{Classes, Connections, Filtering, FlowState, Helper, Ranges, Rule, Target};
+use crate::field::{Field, Header};
+use crate::model::{
+    Classes, Connections, Filtering, FlowState, Helper, Match, Ranges, Rule, Target,
+};
 use crate::value::{self, Domain};
 use crate::words::nearest;
 
@@ -96,6 +98,12 @@ impl Chosen {
     }
 }
 
+/// Whether a rule tests when packets come in.
+fn tests_time(rules: &[Rule]) -> bool {
+    let of_time = |one: &Match| one.subject.field.info().header == Header::Clock;
+    rules.iter().any(|rule| rule.matches.iter().any(of_time))
+}
+
 impl<'a> Lower<'a> {
     /// The lines about connections and limits.
     pub(super) fn settings(&mut self, file: &'a ast::File, rules: &[Rule]) -> Connections {
@@ -104,6 +112,7 @@ impl<'a> Lower<'a> {
         let mut loose: Option<Span> = None;
         let mut min_pmtu: Option<Span> = None;
         let mut limits: Option<Span> = None;
+        let mut timezone: Option<Span> = None;
         let mut timeouts: [Option<Span>; FlowState::ALL.len()] = Default::default();
         for item in &file.items {
             let ast::Item::Setting(setting) = item else {
@@ -132,6 +141,12 @@ impl<'a> Lower<'a> {
                     }
                     (&mut limits, "limits")
                 }
+                SettingKind::Timezone(offset) => {
+                    if let Some(minutes) = self.timezone(offset) {
+                        connections.timezone = minutes;
+                    }
+                    (&mut timezone, "timezone")
+                }
                 SettingKind::Timeout(name, duration) => {
                     let ns = self.duration(duration);
                     for &state in self.states(name) {
@@ -154,6 +169,13 @@ impl<'a> Lower<'a> {
             self.report
                 .warning(0, span, "no rule keeps connections, so this means nothing")
                 .help("rules that open connections begin with `add-stateful`");
+        }
+        if let Some(span) = timezone
+            && !tests_time(rules)
+        {
+            self.report
+                .warning(0, span, "no rule tests the time, so this means nothing")
+                .help("rules test it by `hour 08:00-17:00` and `day mon-fri`");
         }
         if let Some(span) = limits
             && !rules.iter().any(|rule| {
@@ -500,6 +522,17 @@ impl<'a> Lower<'a> {
                 .help("IPv4 links carry 68 bytes at least (RFC 791), and 552 is the default; of IPv6 it is always 1280");
         }
         known
+    }
+
+    /// Minutes ahead of UTC.
+    fn timezone(&mut self, span: Span) -> Option<i16> {
+        match value::timezone(self.of(span)) {
+            Ok(minutes) => Some(minutes),
+            Err(problem) => {
+                self.problem(span, problem);
+                None
+            }
+        }
     }
 
     /// A duration above 0, in ns.

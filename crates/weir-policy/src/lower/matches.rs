@@ -503,7 +503,7 @@ impl Lower<'_> {
                 };
                 if !matches!(cond, Cond::Eq | Cond::Ne) && found.form != Form::Single {
                     let what = match found.form {
-                        Form::Range => "a range",
+                        Form::Range | Form::Around(_) => "a range",
                         Form::Mask(_) => "a mask",
                         _ => "a prefix",
                     };
@@ -517,7 +517,9 @@ impl Lower<'_> {
                     return None;
                 }
                 let ranges = match cond {
-                    Cond::Eq | Cond::Ne if matches!(found.form, Form::Mask(_)) => {
+                    Cond::Eq | Cond::Ne
+                        if matches!(found.form, Form::Mask(_) | Form::Around(_)) =>
+                    {
                         Arc::new(Ranges::new(found.intervals()))
                     }
                     Cond::Eq | Cond::Ne => self.range(found.lo, found.hi),
@@ -539,7 +541,9 @@ impl Lower<'_> {
         let info = field.info();
         let draft = self.report.error(0, span, problem.message);
         draft.label(match (info.kind, info.bits) {
-            (Kind::Number, bits) => format!("`{}` has {bits} bits", info.name),
+            (Kind::Number, bits) if info.header != Header::Clock => {
+                format!("`{}` has {bits} bits", info.name)
+            }
             _ => format!("for `{}`", info.name),
         });
         if let Some(help) = problem.help {

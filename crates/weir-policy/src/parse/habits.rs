@@ -145,6 +145,7 @@ impl Made {
 
 const LETS_ANSWERS_IN: &str =
     "answers to what `add-stateful` rules open are let in without this rule";
+const LOCAL_TIME: &str = "hours are UTC here, unless a line of the policy says `timezone +02:00`";
 const OUT: &str = "`out` is known with `weir run --egress`";
 const NO_CHAINS: &str = "a policy has no tables and base chains: remove this line; `weir run POLICY -i INTERFACE` attaches it";
 
@@ -204,6 +205,20 @@ fn with_value(field: &str, value: &str, negated: bool) -> String {
         _ if is_interface => format!("{not}{field} {{ {} }}", elements.join(", ")),
         _ => format!("{not}{field} in {{ {} }}", elements.join(", ")),
     }
+}
+
+/// Days of `--weekdays`, `Mon,Tue` or `1,2` from Monday on, as days of weir.
+fn weekdays(list: &str) -> Option<String> {
+    let days = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+    let day = |word: &str| match word.parse::<usize>() {
+        Ok(number) => days.get(number.checked_sub(1)?).copied(),
+        Err(_) => {
+            let start = word.get(..2)?.to_ascii_lowercase();
+            days.into_iter().find(|day| day.starts_with(&start))
+        }
+    };
+    let all: Option<Vec<&str>> = list.split(',').map(day).collect();
+    Some(all?.join(","))
 }
 
 /// `a:b`, `a:` and `:b` of ports as ranges.
@@ -375,6 +390,7 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
     let mut known = true;
     let mut limit = Limit::default();
     let mut recent: Option<(bool, Recent)> = None;
+    let mut time: Option<(String, String)> = None;
     // `tcp-dport 80 -j DROP`: what stands in front of the first option stays, if it is not the command.
     let mut front = words.get(..first).unwrap_or_default();
     while let Some(word) = front.first()
@@ -484,6 +500,7 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                 match module.as_str() {
                     "recent" => recent = Some((false, Recent::default())),
                     "connlimit" => limit.connlimit(),
+                    "time" => time = Some(("00:00".to_owned(), "23:59:59".to_owned())),
                     _ => {}
                 }
                 if let Some((message, help)) = uncounted(&module) {
@@ -509,8 +526,22 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                         | "hashlimit"
                         | "connlimit"
                         | "mac"
+                        | "time"
                 );
             }
+            "--timestart" | "--timestop" => {
+                let (start, stop) = time.get_or_insert_default();
+                let end = if option == "--timestart" { start } else { stop };
+                *end = value(&mut not);
+                known &= !not;
+            }
+            "--weekdays" => {
+                let days = weekdays(&value(&mut not));
+                known &= days.is_some();
+                let days = days.unwrap_or_default();
+                made.matches.push(with_value("day", &days, not));
+            }
+            "--utc" => {}
             "--match-set" => {
                 let (name, side) = (value(&mut not), value(&mut not));
                 let test = set_habits::match_set(&name, &side, not);
@@ -631,6 +662,11 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                 made.note(note);
             }
         }
+    }
+    if let Some((start, stop)) =
+        time.filter(|(start, stop)| (start != "00:00") || (stop != "23:59:59"))
+    {
+        made.matches.push(format!("hour {start}-{stop}"));
     }
     if let Some(name) = proto.filter(|_| !tested_ports) {
         made.matches.insert(0, protocol(name));
@@ -865,6 +901,8 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("meta", "protocol", "eth-type"),
     ("meta", "iifname", "in"),
     ("meta", "oifname", "out"),
+    ("meta", "hour", "hour"),
+    ("meta", "day", "day"),
     ("meta", "iif", "in"),
     ("meta", "oif", "out"),
 ];
@@ -934,6 +972,9 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
             if field == "out" {
                 made.note(OUT);
             }
+            if field == "hour" {
+                made.note(LOCAL_TIME);
+            }
             let mut negated = false;
             let mut test = match text(at) {
                 "==" => {
@@ -947,7 +988,7 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                 }
                 cond @ ("<" | ">" | "<=" | ">=") => {
                     at += 1;
-                    Some(format!("{field} {cond} {}", text(at)))
+                    Some(format!("{field} {cond} {}", text(at).trim_matches('"')))
                 }
                 _ => None,
             };
@@ -958,7 +999,11 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                 }
                 at += 2;
             } else if at < words.len() {
-                let value = text(at);
+                let times = text(at).replace('"', "").to_ascii_lowercase();
+                let value = match field {
+                    "hour" | "day" => &times,
+                    _ => text(at),
+                };
                 at += 1;
                 made.matches.push(
                     test.take()

@@ -11,12 +11,12 @@ use weir_packet::Reason;
 use weir_packet::parse::parse;
 
 use super::dynamic_sets::DynamicSets;
-use super::fields::View;
+use super::fields::{Clock, View};
 use super::{ConnectionState, Input, Outcome, Part, Reference, connections, matching};
 use crate::field::{Field, Kind};
 use crate::model::{Classes, Match, Policy, PortName, Ranges, Subject, Test};
 use crate::names::name_of;
-use crate::value::mac_text;
+use crate::value::{mac_text, time_of_day_text};
 
 /// What one rule made of a packet.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,6 +143,10 @@ fn explain_in(
         layout: &layout,
         state,
         sets,
+        clock: Clock {
+            offset_ns: 0,
+            timezone: policy.connections.timezone,
+        },
     };
     Ok(policy
         .rules
@@ -344,6 +348,10 @@ impl fmt::Display for Value {
                 None => self.1.fmt(f),
             },
             Kind::NetProto => write!(f, "ip{}", self.1),
+            _ if self.0.info().name == "hour" => f.write_str(&time_of_day_text(self.1)),
+            _ if self.0.info().name == "day" => {
+                f.write_str(&name_of(self.0, self.1).unwrap_or_default())
+            }
             _ => match name_of(self.0, self.1) {
                 Some(name) => write!(f, "{} ({name})", self.1),
                 None => self.1.fmt(f),

@@ -18,6 +18,16 @@ pub(super) struct View<'a> {
     pub(super) state: Option<ConnectionState>,
     /// What packets before it filled sets with; `None`: nothing.
     pub(super) sets: Option<&'a DynamicSets>,
+    pub(super) clock: Clock,
+}
+
+/// From the clock of packets to the time that rules test.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Clock {
+    /// Nanoseconds since 1970 minus those of the clock of packets.
+    pub(super) offset_ns: u64,
+    /// Minutes that the time of the policy is ahead of UTC.
+    pub(super) timezone: i16,
 }
 
 impl<'a> View<'a> {
@@ -67,8 +77,10 @@ impl<'a> View<'a> {
             Kind::OutPort => false,
             Kind::InPort | Kind::All => true,
             Kind::Number | Kind::Is(_) | Kind::Addr4 | Kind::Addr6 | Kind::Mac | Kind::Payload => {
-                matches!(info.header, Header::Meta | Header::Skb | Header::Ether)
-                    || header_at(self.layout, info.header).is_some()
+                matches!(
+                    info.header,
+                    Header::Meta | Header::Skb | Header::Clock | Header::Ether
+                ) || header_at(self.layout, info.header).is_some()
             }
         }
     }
@@ -84,6 +96,10 @@ impl<'a> View<'a> {
                     0 => meta.mark,
                     _ => meta.priority,
                 }))
+            }
+            Kind::Number if info.header == Header::Clock => {
+                let (hour, day) = self.local_time();
+                Some(u128::from(if info.name == "hour" { hour } else { day }))
             }
             Kind::Number if info.header == Header::Ether => {
                 Some(u128::from(self.layout.ether_type))
@@ -110,6 +126,17 @@ impl<'a> View<'a> {
             }
             _ => None,
         }
+    }
+
+    /// Second of the day and day of the week from Sunday, when the packet came in.
+    fn local_time(&self) -> (u64, u64) {
+        // 1 January 1970 was a Thursday.
+        const FIRST_DAY: i64 = 4;
+        let wall_ns = self.input.now_ns.wrapping_add(self.clock.offset_ns);
+        let seconds = (wall_ns / 1_000_000_000) as i64 + i64::from(self.clock.timezone) * 60;
+        let hour = seconds.rem_euclid(86_400);
+        let day = (seconds.div_euclid(86_400) + FIRST_DAY).rem_euclid(7);
+        (hour as u64, day as u64)
     }
 
     /// The value of the TCP option of a kind (the last one), if it has the length its kind prescribes.
@@ -152,7 +179,7 @@ impl<'a> View<'a> {
 /// Offset of a header in the frame, if the packet has it.
 pub(super) fn header_at(layout: &Layout, header: Header) -> Option<usize> {
     match header {
-        Header::Meta | Header::Skb | Header::Ether => None,
+        Header::Meta | Header::Skb | Header::Clock | Header::Ether => None,
         Header::EtherAddr => Some(0),
         Header::Ports => ports_at(layout),
         Header::Vlan => layout.tags.first().copied(),

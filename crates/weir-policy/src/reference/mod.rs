@@ -190,6 +190,8 @@ pub struct Reference {
     sets: DynamicSets,
     /// Whether the policy keeps connections at all.
     stateful: bool,
+    /// Nanoseconds since 1970 minus those of the clock of packets.
+    wall_offset: u64,
 }
 
 impl Reference {
@@ -207,7 +209,13 @@ impl Reference {
             connections: Connections::default(),
             sets: DynamicSets::default(),
             stateful,
+            wall_offset: 0,
         }
+    }
+
+    /// From the next packet on: nanoseconds since 1970 minus those of the clock of [`Input::now_ns`]. 0 until then: captures count from 1970.
+    pub fn set_wall_offset(&mut self, ns: u64) {
+        self.wall_offset = ns;
     }
 
     /// Runs the policy over the next packet.
@@ -240,6 +248,10 @@ impl Reference {
             layout: &layout,
             state,
             sets: Some(&self.sets),
+            clock: fields::Clock {
+                offset_ns: self.wall_offset,
+                timezone: self.policy.connections.timezone,
+            },
         };
         let mut matching: Vec<usize> = (0..self.policy.rules.len())
             .filter(|&i| self.matches(i, &packet, &place))
@@ -411,6 +423,7 @@ impl Reference {
             layout,
             state,
             sets,
+            clock: fields::Clock::default(),
         }
         .classes();
         let rewrites = |rule: &Rule| {
@@ -617,6 +630,7 @@ impl Reference {
             layout,
             state: None,
             sets: None,
+            clock: fields::Clock::default(),
         };
         let classes = packet.classes();
         let targets = matching
@@ -699,7 +713,7 @@ fn is_first_fragment(layout: &Layout) -> bool {
         .is_some_and(|ip| ip.fragment == Fragment::First)
 }
 
-/// Whether the matches of one rule hold for a packet by itself; connections are nothing that one packet can tell.
+/// Whether the matches of one rule hold for a packet by itself, its time in UTC; connections are nothing that one packet can tell.
 pub fn matches(rule: &Rule, input: &Input<'_>) -> bool {
     parse(input.frame).is_ok_and(|layout| {
         let layout = &layout;
@@ -711,6 +725,7 @@ pub fn matches(rule: &Rule, input: &Input<'_>) -> bool {
                 layout,
                 state,
                 sets,
+                clock: fields::Clock::default(),
             },
         )
     })

@@ -197,6 +197,7 @@ impl Edit<'_> {
             }
             Header::Meta
             | Header::Skb
+            | Header::Clock
             | Header::Ether
             | Header::EtherAddr
             | Header::Vlan

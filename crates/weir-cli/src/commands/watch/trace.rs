@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use weir_bpf::abi::{WatchEvent, watch};
 use weir_engine::watch::words::{Why, verdict_word};
-use weir_engine::watch::{Journey, Journeys, Names, Stage, words};
+use weir_engine::watch::{Journey, Journeys, Names, Stage, wall_offset, words};
 use weir_functions::kind::Judge;
 use weir_packet::summary;
 use weir_policy::reference::{Input, Meta, PortId};
@@ -232,7 +232,8 @@ fn why(end: &Stage, names: &Names, judges: &BTreeMap<String, Box<dyn Judge>>) ->
         let port = names.ports.get(&event.port).map(String::as_str);
         let input = Input {
             frame: &frame,
-            now_ns: event.time_ns,
+            // Events count by the monotonic clock, rules that test the time by that of the wall.
+            now_ns: u64::try_from(i128::from(event.time_ns) + wall_offset()).unwrap_or(0),
             number: event.number,
             port: PortId {
                 name: port,

@@ -210,7 +210,7 @@ impl GraphEngine for Kernel {
             return Ok(outcome);
         }
         if let Some(replay) = &self.replay {
-            let input = crate::replay_input(packet, crate::Meta::default(), self.wiring.seed);
+            let input = crate::replay_input(packet, crate::Meta::default(), self.wiring.seed, 0);
             replay.write(0, input.as_bytes())?;
         }
         // An odd one again: links and entries stay those of the graph.

@@ -156,7 +156,7 @@ impl GraphEngine for User {
             self.selected = Some((port, sees));
         }
         if self.replays {
-            let input = crate::replay_input(packet, crate::Meta::default(), self.wiring.seed);
+            let input = crate::replay_input(packet, crate::Meta::default(), self.wiring.seed, 0);
             let map = self.machine.map_mut(REPLAY);
             let value = map.and_then(|m| m.value_mut(&0u32.to_ne_bytes()));
             value

@@ -10,6 +10,7 @@ mod matching;
 mod options;
 mod properties;
 mod rewrite;
+mod time;
 mod verdict;
 
 use weir_packet::Reason;
@@ -113,7 +114,9 @@ pub(super) fn policy(rules: Vec<(Vec<Match>, Vec<Target>)>) -> Policy {
 
 fn required(matches: &[Match], targets: &[Target]) -> Classes {
     let class = |field: Field| match field.info().header {
-        Header::Meta | Header::Skb | Header::Ether | Header::EtherAddr => Classes::NONE,
+        Header::Meta | Header::Skb | Header::Clock | Header::Ether | Header::EtherAddr => {
+            Classes::NONE
+        }
         Header::Ports => Classes::PORTS,
         Header::Vlan => Classes::VLAN,
         Header::Vlan2 => Classes::VLAN2,

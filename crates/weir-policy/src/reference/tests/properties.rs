@@ -175,7 +175,7 @@ proptest! {
     fn writing_the_value_that_is_there_changes_no_byte(frame in well_formed()) {
         let layout = parse(&frame).expect("well formed");
         let input = Input::new(&frame);
-        let view = super::super::fields::View { input: &input, layout: &layout, state: None, sets: None };
+        let view = super::super::fields::View { input: &input, layout: &layout, state: None, sets: None, clock: Default::default() };
         let targets: Vec<Target> = fixed_fields()
             .into_iter()
             .filter_map(|field| {
@@ -193,7 +193,7 @@ proptest! {
         let outcome = run_each(&frame, std::slice::from_ref(&target), Options::default());
         let Target::Set { field, value } = target else { unreachable!("set_field makes Set") };
         let (layout, input) = (parse(&frame).expect("well formed"), Input::new(&outcome.frame));
-        let view = super::super::fields::View { input: &input, layout: &layout, state: None, sets: None };
+        let view = super::super::fields::View { input: &input, layout: &layout, state: None, sets: None, clock: Default::default() };
         if let Some(found) = view.number(Subject { field, option: None, at: 0 }) {
             prop_assert_eq!(found, value);
         }
