@@ -42,6 +42,10 @@ pub(crate) enum Field {
     Mark,
     /// Priority of the packet.
     Priority,
+    /// Second of the day, UTC.
+    Hour,
+    /// Day of the week from Sunday, UTC.
+    Day,
     /// State of the connection, as docs/semantics.md section 7 numbers it.
     CtState,
     /// 1: the destination was translated; what that means for packets as received is said by the translations (`nat`).
@@ -104,7 +108,17 @@ impl Field {
             Field::CtState => {
                 listed(&[CT_INVALID, CT_ESTABLISHED, CT_RELATED, CT_NEW, CT_UNTRACKED])
             }
+            Field::Hour | Field::Day => Numbers::range(0, self.max()),
             _ => Numbers::all(self.bits()),
+        }
+    }
+
+    /// The largest value.
+    pub(crate) fn max(self) -> u128 {
+        match self {
+            Field::Hour => 86_399,
+            Field::Day => 6,
+            _ => u128::MAX >> 128u32.saturating_sub(self.bits()).min(127),
         }
     }
 
@@ -115,6 +129,8 @@ impl Field {
             | Field::Member4(_)
             | Field::Member6(_)
             | Field::MemberEth(_) => 1,
+            Field::Day => 3,
+            Field::Hour => 17,
             Field::Dscp4 | Field::Dscp6 => 6,
             Field::VlanId => 12,
             Field::EthType | Field::Length4 | Field::Sport | Field::Dport => 16,
@@ -154,6 +170,8 @@ impl Field {
             | Field::FragLater
             | Field::Mark
             | Field::Priority
+            | Field::Hour
+            | Field::Day
             | Field::MemberEth(_) => Class::Always,
             Field::VlanId => Class::Vlan,
             Field::Proto | Field::CtState | Field::Translated => Class::Ip,

@@ -563,6 +563,8 @@ pub(crate) fn name(field: Field) -> &'static str {
         Field::Mark => "mark",
         Field::Priority => "priority",
         Field::CtState => "ct-state",
+        Field::Hour => "hour",
+        Field::Day => "day",
         // Said by the translations, or written with their set.
         Field::Translated | Field::Member4(_) | Field::Member6(_) | Field::MemberEth(_) => "",
     }
@@ -578,6 +580,14 @@ fn state(number: u128) -> Option<&'static str> {
         CT_UNTRACKED => "untracked",
         _ => return None,
     })
+}
+
+/// The first name of a day.
+fn day(number: u128) -> &'static str {
+    let tables = weir_policy::names();
+    let days = tables.iter().find(|(fields, _)| *fields == "`day`");
+    let named = days.and_then(|(_, days)| days.iter().find(|&&(_, n)| u128::from(n) == number));
+    named.map_or("", |(name, _)| name)
 }
 
 fn protocol(number: u128) -> String {
@@ -607,6 +617,14 @@ fn blocks(field: Field, low: u128, high: u128) -> Vec<String> {
             IP6 => "ip6".to_owned(),
             _ => format!("x{value:04x}"),
         },
+        Field::Hour if value.is_multiple_of(60) => {
+            format!("{:02}:{:02}", value / 3600, value / 60 % 60)
+        }
+        Field::Hour => {
+            let (hours, minutes, seconds) = (value / 3600, value / 60 % 60, value % 60);
+            format!("{hours:02}:{minutes:02}:{seconds:02}")
+        }
+        Field::Day => day(value).to_owned(),
         _ => value.to_string(),
     };
     if low == high {

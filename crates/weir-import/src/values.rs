@@ -27,20 +27,55 @@ fn table(field: Field) -> Option<&'static str> {
         Field::Icmp6Type => "`icmp6-type`",
         Field::Icmp6Code => "`icmp6-code`",
         Field::TcpFlags => "`tcp-flags`",
+        Field::Day => "`day`",
         _ => return None,
     })
 }
 
 /// A number, decimal or hex, or a name; what does not fit the field is none.
 pub(crate) fn number(field: Field, word: &str) -> Option<u128> {
-    let max = u128::MAX >> 128u32.saturating_sub(field.bits()).min(127);
     let number = match word.strip_prefix("0x") {
+        _ if field == Field::Hour && word.contains(':') => time_of_day(word),
         Some(digits) => u128::from_str_radix(digits, 16).ok(),
         None if word.starts_with(|c: char| c.is_ascii_digit()) => word.parse().ok(),
         None => table(field).and_then(|table| named(table, word)),
     };
     // `lo-hi` and the like are for the caller.
-    number.filter(|&number| number <= max)
+    number.filter(|&number| number <= field.max())
+}
+
+/// A time of day in seconds: `08:00`, `08:00:30`.
+fn time_of_day(word: &str) -> Option<u128> {
+    let mut parts = word.split(':').map(|part| part.parse::<u32>().ok());
+    let (hours, minutes) = (parts.next()??, parts.next()??);
+    let seconds = parts.next().unwrap_or(Some(0))?;
+    let is_time = hours < 24 && minutes < 60 && seconds < 60 && parts.next().is_none();
+    is_time.then(|| (hours * 3600 + minutes * 60 + seconds).into())
+}
+
+/// Days of the week as iptables writes them: `Mon,Tue`, `Mo`, `1` for Monday to `7` for Sunday.
+pub(crate) fn weekdays(list: &str) -> Option<Numbers> {
+    const DAYS: [&str; 7] = ["su", "mo", "tu", "we", "th", "fr", "sa"];
+    let day = |word: &str| match word.parse::<u128>() {
+        Ok(number) => (1..=7).contains(&number).then_some(number % 7),
+        Err(_) => {
+            let start = word.get(..2)?.to_ascii_lowercase();
+            (0..)
+                .zip(DAYS)
+                .find(|(_, day)| *day == start)
+                .map(|(n, _)| n)
+        }
+    };
+    let days: Option<Vec<u128>> = list.split(',').map(day).collect();
+    Some(Numbers::new(days?.into_iter().map(|n| (n, n)).collect()))
+}
+
+/// Times of day of which the second may lie in front of the first.
+pub(crate) fn hours(start: u128, stop: u128) -> Numbers {
+    match start < stop {
+        true => Numbers::range(start, stop),
+        false => Numbers::new(vec![(0, stop), (start, Field::Hour.max())]),
+    }
 }
 
 /// Marks whose bits under a mask are these.
@@ -70,7 +105,7 @@ pub(crate) fn numbers(field: Field, word: &str, between: char) -> Option<Numbers
         if low.is_empty() && high.is_empty() {
             return None;
         }
-        let max = u128::MAX >> 128u32.saturating_sub(field.bits()).min(127);
+        let max = field.max();
         let low = if low.is_empty() {
             0
         } else {

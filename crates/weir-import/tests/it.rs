@@ -2,6 +2,7 @@
 
 mod answers;
 mod bed;
+mod nat;
 mod packets;
 mod pf_evaluator;
 

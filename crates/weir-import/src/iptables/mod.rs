@@ -702,6 +702,7 @@ impl<'a, 's> Reader<'a, 's> {
                 self.last = Some("connlimit");
             }
             "recent" => self.recent()?,
+            "time" => self.time()?,
             "quota" => {
                 return Err("`-m quota` counts bytes of IP packets, `drop over N bytes` of weir those of frames, 14 more a packet".to_owned());
             }
@@ -714,6 +715,58 @@ impl<'a, 's> Reader<'a, 's> {
             "owner" => return Err("weir sees packets, not the processes that send them".to_owned()),
             "connmark" => return Err("weir has marks of packets, not of connections".to_owned()),
             _ => return Err(format!("there is no counterpart for `-m {name}`")),
+        }
+        Ok(())
+    }
+
+    /// Times of day and days of the week.
+    fn time(&mut self) -> Result<(), String> {
+        let (mut start, mut stop, mut days) = (0, Field::Hour.max(), Field::Day.domain());
+        loop {
+            let word = |at: usize| self.words.get(at).map(String::as_str);
+            let negated = word(self.at) == Some("!");
+            let at = self.at + usize::from(negated);
+            let option = word(at).unwrap_or_default();
+            let value = word(at + 1).unwrap_or_default();
+            let bad = || format!("`{option} {value}` is not understood");
+            let time = || values::number(Field::Hour, value).ok_or_else(bad);
+            match option {
+                "--timestart" if !negated => start = time()?,
+                "--timestop" if !negated => stop = time()?,
+                "--weekdays" => {
+                    days = values::weekdays(value).ok_or_else(bad)?;
+                    if negated {
+                        days = days.not_in(&Field::Day.domain());
+                    }
+                }
+                "--utc" if !negated => {
+                    self.at = at + 1;
+                    continue;
+                }
+                "--kerneltz" | "--localtz" => {
+                    return Err(format!(
+                        "`{option}` is the time zone of the host; `timezone` of weir is an offset that the policy names"
+                    ));
+                }
+                "--contiguous" => {
+                    return Err("a range over midnight has the day of the packet in weir, not the day that it begins on".to_owned());
+                }
+                "--datestart" | "--datestop" | "--monthdays" => {
+                    return Err(format!(
+                        "`{option}`: weir tests times of day and days of the week, no dates"
+                    ));
+                }
+                _ => break,
+            }
+            self.at = at + 2;
+        }
+        for (field, values) in [
+            (Field::Hour, values::hours(start, stop)),
+            (Field::Day, days),
+        ] {
+            if values != field.domain() {
+                self.all(&[Condition::of(field, values)]);
+            }
         }
         Ok(())
     }

@@ -614,6 +614,17 @@ impl Reader<'_, '_> {
             ("meta", "l4proto") => plain(Field::Proto),
             ("meta", "nfproto") => Ok(Some(Selector::Version)),
             ("meta", "protocol") | ("ether", "type") => plain(Field::EthType),
+            ("meta", "hour") => {
+                let zone = "`hour` of nft is local time of the host that lists the rules, here it is UTC: write `timezone +02:00` in front of the policy if they differ";
+                if !self.notes.iter().any(|(note, _)| note == zone) {
+                    self.notes.push((zone.to_owned(), Effect::NoChange));
+                }
+                plain(Field::Hour)
+            }
+            ("meta", "day") => plain(Field::Day),
+            ("meta", "time") => {
+                Err("weir tests times of day and days of the week, no dates".to_owned())
+            }
             ("meta", "mark") if self.peek() != "set" => plain(Field::Mark),
             ("meta", "mark" | "priority") | ("ct", "mark") => match self.peek() {
                 "set" => Ok(None),
@@ -699,8 +710,10 @@ impl Reader<'_, '_> {
         loop {
             let mut one = Vec::new();
             while let Some(token) = self.words.get(self.at) {
-                let joins =
-                    token.text == "." || one.last().is_some_and(|last: &Token| last.text == ".");
+                let joins = is_between(&token.text)
+                    || one
+                        .last()
+                        .is_some_and(|last: &Token| is_between(&last.text));
                 if !one.is_empty() && !joins {
                     break;
                 }
@@ -945,11 +958,26 @@ fn version(value: &[Token]) -> Result<u128, String> {
     }
 }
 
+/// What stands between the parts of one value: of a concatenation, of a range of texts.
+fn is_between(word: &str) -> bool {
+    matches!(word, "." | "-")
+}
+
 /// The numbers that an element means for a field.
 fn number_of(field: Field, value: &[Token]) -> Result<Numbers, String> {
     // Elements may go on with `timeout`, `counter` or `comment`.
     let word = value.first().map_or("", |token| token.text.as_str());
     let extra = value.get(1).map_or("", |token| token.text.as_str());
+    if let (Field::Hour | Field::Day, "-", Some(end)) = (field, extra, value.get(2)) {
+        let ends = values::number(field, word).zip(values::number(field, &end.text));
+        let (low, high) = ends.ok_or_else(|| format!("`{word}` is not understood here"))?;
+        return match (field, low <= high) {
+            (_, true) => Ok(Numbers::range(low, high)),
+            // nft makes of it what the other way around is not, without both ends.
+            (Field::Hour, false) => Ok(Numbers::range(high, low).not_in(&field.domain())),
+            _ => Err(format!("the range of days from `{word}` runs backwards")),
+        };
+    }
     if matches!(extra, "timeout" | "expires") {
         return Err("an element of the set ends after a time".to_owned());
     }
