@@ -82,6 +82,31 @@ static __always_inline __u64 element_until(struct scratch *s, struct weir_elemen
 	return *(volatile __u64 *)&e->what == what ? until : 0;
 }
 
+#ifdef WEIR_NETWORK
+/*
+ * Whether the address in scratch is a member of a security group. Members lie with all other configuration of the networks, in the half of the
+ * packet's generation: they change with the workloads that have the addresses, in one step.
+ */
+static __always_inline int is_member(struct scratch *s, __u32 group)
+{
+	struct weir_net_chain *chain = net_chain_here();
+	__u64 k0 = 0, k1;
+
+	switch (s->element_kind) {
+	case WEIR_ELEMENT_IP4:
+		k1 = NET_MAPPED(bpf_htonl((__u32)s->element_low));
+		break;
+	case WEIR_ELEMENT_IP6:
+		k0 = bpf_cpu_to_be64(s->element_high);
+		k1 = bpf_cpu_to_be64(s->element_low);
+		break;
+	default:
+		return 0;
+	}
+	return chain && net_find(chain, exact_scope(WEIR_EX_GROUP, group, s->element_kind), k0, k1);
+}
+#endif
+
 /* Whether an address of the packet is in a set. A global function, so that the verifier walks it once and not with each state of its callers. */
 __noinline int address_is_in(__u32 level, __u32 set, __u32 address)
 {
@@ -93,6 +118,13 @@ __noinline int address_is_in(__u32 level, __u32 set, __u32 address)
 	if (!(weir_features & WEIR_F_SETS) || !s)
 		return 0;
 	load_address(s, address);
+#ifdef WEIR_NETWORK
+	opaque(set);
+	set &= WEIR_DYNSETS - 1;
+	/* A set without buckets is a security group, and `first` its number. */
+	if (!weir_set[set].buckets)
+		return is_member(s, weir_set[set].first);
+#endif
 	bucket = elements_of(s, set);
 	if (!bucket)
 		return 0;

@@ -39,8 +39,8 @@ struct weir_elements {
 
 /* Where a set lies. Elements of another tag, which a former policy left there, are none. */
 struct weir_set {
-	__u32 first;		/* bucket */
-	__u32 buckets;
+	__u32 first;		/* bucket; of a security group, its number */
+	__u32 buckets;		/* in a network, 0: a security group (WEIR_EX_GROUP) */
 	__u32 tag;		/* of its name, << WEIR_ELEMENT_TAG */
 };
 

@@ -96,6 +96,7 @@ enum weir_exact_kind {
 	WEIR_EX_MEMBER = 9,	/* key: {identifier, remote}; value: 1: packets of it may come from there */
 	WEIR_EX_VLAN = 10,	/* of a bridge's interface with WEIR_VF_TRUNK, by its VID as instance; key: {VLAN, 0}; value: 1: it carries that one */
 	WEIR_EX_LOCAL = 11,	/* key: address of this edge that tunnels end at; value: 1 */
+	WEIR_EX_GROUP = 12,	/* of a security group; length: WEIR_ELEMENT_IP4 or _IP6; key: address of a member; value: 1 */
 };
 
 /* A bridge. */

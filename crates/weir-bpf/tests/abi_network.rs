@@ -81,6 +81,7 @@ fn numbers_are_those_of_the_header() {
         ("WEIR_EX_TUNNEL", exact_kind::TUNNEL.into()),
         ("WEIR_EX_MEMBER", exact_kind::MEMBER.into()),
         ("WEIR_EX_VLAN", exact_kind::VLAN.into()),
+        ("WEIR_EX_GROUP", exact_kind::GROUP.into()),
         ("WEIR_EX_LOCAL", exact_kind::LOCAL.into()),
         ("WEIR_EX_WAYS", exact::WAYS.into()),
         ("WEIR_EX_KIND", exact::KIND.into()),

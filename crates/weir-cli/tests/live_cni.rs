@@ -208,11 +208,14 @@ impl Bed {
         let edge = format!("cni-{}-{number}", std::process::id());
         let settings = file("settings", "").with_extension("d");
         fs::create_dir_all(&settings).expect("writable");
-        let policy = file("wall.weir", "db: udp-dport 5432 drop\n");
+        let rules =
+            "db: udp-dport 5432 drop\nadmin: in b udp-dport 5433 ! ip-saddr in @admins drop\n";
+        let policy = file("wall.weir", rules);
         let document = format!(
             "version = 1\n[[edge]]\nname = \"{edge}\"\n[[tenant]]\nname = \"red\"\n[[network]]\nname = \"shop\"\ntenant = \"red\"\n\
              [[network.subnet]]\nname = \"web\"\nprefix = [\"10.1.0.0/24\", \"fd00:1::/64\"]\n\
              [[network.subnet]]\nname = \"db\"\nprefix = \"10.2.0.0/24\"\n\
+             [[network.group]]\nname = \"admins\"\n\
              [[network.function]]\nname = \"gw\"\nkind = \"router\"\n\
              interface = [{{ name = \"web\", address = [\"10.1.0.1/24\", \"fd00:1::1/64\"] }}, {{ name = \"db\", address = [\"10.2.0.1/24\"] }}]\n\
              [[network.function]]\nname = \"wall\"\nkind = \"middlebox\"\npolicy = \"{}\"\n\
@@ -390,6 +393,50 @@ fn a_host_with_two_edges_needs_the_name_of_one() {
     let gone = weir(&bed.host, &["net", "delete", "--edge", &other]);
     assert!(gone.status.success(), "{}", stderr(&gone));
     assert_eq!((bed.devices().len(), bed.workloads()), (0, 0));
+}
+
+/// A container is in the security groups of its configuration from its first packet on, until it is deleted.
+#[test]
+fn containers_join_security_groups() {
+    if !root("containers_join_security_groups") {
+        return;
+    }
+    let bed = Bed::new();
+    let (host, plugin) = (&bed.host, &bed.plugin);
+    let (one, mut two, store) = (Pod::new("one"), Pod::new("two"), Pod::new("store"));
+    let db = [("subnet", Value::from("db"))];
+    let added = plugin.call(host, "ADD", &store, &db);
+    let added: Value = serde_json::from_slice(&added.stdout).expect("JSON");
+    let [there] = addresses(&added)[..] else {
+        panic!("one address: {added}");
+    };
+    let unknown = [("groups", Value::from(vec!["admin"]))];
+    let (code, text) = plugin.refused(host, "ADD", &one, &unknown);
+    assert!(
+        code == 7 && text.contains("did you mean `admins`?") || text.contains("admins"),
+        "{code} {text}"
+    );
+    plugin.done(host, "ADD", &one);
+    let admins = [("groups", Value::from(vec!["admins"]))];
+    let member = plugin.call(host, "ADD", &two, &admins);
+    assert!(
+        member.status.success(),
+        "{}",
+        String::from_utf8_lossy(&member.stdout)
+    );
+    assert!(two.reaches(&store, there, 5433, PATIENCE), "a member");
+    assert!(!one.reaches(&store, there, 5433, SILENCE), "no member");
+    assert!(one.reaches(&store, there, 9, PATIENCE), "all else is open");
+    // Again, as a runtime does that was restarted, whatever the configuration says by now.
+    plugin.done(host, "ADD", &two);
+    assert!(two.reaches(&store, there, 5433, PATIENCE), "a member still");
+    plugin.done(host, "DEL", &two);
+    two.ns = None;
+    let exported = weir(host, &["net", "export", "--edge", &bed.edge]);
+    let exported = String::from_utf8_lossy(&exported.stdout).into_owned();
+    assert!(!exported.contains("groups ="), "{exported}");
+    plugin.done(host, "DEL", &one);
+    plugin.done(host, "DEL", &store);
 }
 
 #[test]

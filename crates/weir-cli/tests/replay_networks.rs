@@ -263,6 +263,70 @@ fn functions_of_their_own_take_part() {
     assert_eq!(left[1].1[36..38], 80_u16.to_be_bytes());
 }
 
+/// Security groups in the user engine: addresses of members and no others, each in its family.
+#[test]
+fn groups_hold_the_addresses_of_their_members() {
+    let folder = Folder::new();
+    let groups = WALLED
+        .replace(
+            "tcp-dport 8080 mod tcp-dport 80\ntcp-syn log \"opens\"\n",
+            "udp-dport 7 ! ip-saddr in @web drop\nudp-dport 7 ! ip6-saddr in @web drop\n\
+             udp-dport 8 ip-daddr in @web drop\nudp-dport 8 ip6-daddr in @web drop\nudp-dport 9 ip-saddr in @none drop\n",
+        )
+        .replace("\"10.1.0.0/24\"", "[\"10.1.0.0/24\", \"fd00::/64\"]")
+        .replace("address = \"10.1.0.10\"", "address = \"any\"")
+        .replace("[[network.workload]]\nname = \"a\"", "[[network.group]]\nname = \"web\"\n[[network.group]]\nname = \"none\"\n[[network.workload]]\nname = \"a\"")
+        + "[[network.workload]]\nname = \"c\"\nsubnet = \"outside\"\nedge = \"e1\"\ndevice = \"wc\"\n\
+           address = [\"10.1.0.30\", \"fd00::30\"]\ngroups = \"web\"\n";
+    let document = folder.write("net.toml", &groups);
+    let v6 = |text: &str| {
+        text.parse::<std::net::Ipv6Addr>()
+            .expect("an address")
+            .octets()
+    };
+    let (member, other) = ([10, 1, 0, 30], [10, 1, 0, 31]);
+    let from4 = |from: [u8; 4], port| Frame::new().ip4(from, other).udp(1000, port);
+    let from6 = |from: &str, port| Frame::new().ip6(v6(from), v6("fd00::99")).udp(1000, port);
+    let cases = [
+        (from4(member, 7), true),
+        (from4(other, 7), false),
+        (from6("fd00::30", 7), true),
+        (from6("fd00::31", 7), false),
+        // The same numbers, in the other family.
+        (from6("::ffff:10.1.0.30", 7), false),
+        (from6("::a01:1e", 7), false),
+        (Frame::new().ip4(other, member).udp(1000, 8), false),
+        (Frame::new().ip4(member, other).udp(1000, 8), true),
+        (
+            Frame::new()
+                .ip6(v6("fd00::99"), v6("fd00::30"))
+                .udp(1000, 8),
+            false,
+        ),
+        (from6("fd00::30", 8), true),
+        (from4(member, 9), true),
+    ];
+    let build = |frame: Frame| {
+        let mut bytes = frame.payload(&[7; 20]).build();
+        bytes[..6].copy_from_slice(&[2, 0, 0, 0, 0, 0x0b]);
+        bytes[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 0x0a]);
+        bytes
+    };
+    let passes: Vec<bool> = cases.iter().map(|(_, passes)| *passes).collect();
+    let frames: Vec<Vec<u8>> = cases.into_iter().map(|(frame, _)| build(frame)).collect();
+    let input = folder.capture("in.pcap", &frames);
+    let out = folder.join("out");
+    let args = replay(text(&document), "e1", "n/a", &input);
+    weir([&args[..], &["--out", text(&out)]].concat()).succeeded();
+    let left: Vec<Vec<u8>> = read_capture(&out.join("n.b.pcap"))
+        .into_iter()
+        .map(|one| one.1)
+        .collect();
+    let wanted = frames.iter().zip(passes).filter(|(_, passes)| *passes);
+    let wanted: Vec<Vec<u8>> = wanted.map(|(frame, _)| frame.clone()).collect();
+    assert_eq!(left, wanted);
+}
+
 #[test]
 fn what_is_wrong_is_told_in_a_line() {
     let folder = Folder::new();

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::{Table, Value};
+use weir_bpf::abi::SetPlace;
 use weir_packet::Reason;
 use weir_policy::nearest;
 use weir_policy::reference::Input;
+
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::middlebox::translations::Translation;
 use crate::plan::{InstancePlan, ObjectSource};
@@ -101,6 +104,11 @@ pub trait Files {
         let _ = (instance, map);
         None
     }
+
+    /// Names of security groups that policies may test like sets: those of the network that the instance is in.
+    fn groups(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A port of the edge.
@@ -149,7 +157,12 @@ pub struct Planned {
     pub tc_only: Option<String>,
     /// What a user should know unless a map of the object is shared: the map and a sentence.
     pub unshared: Vec<(String, String)>,
+    /// Security groups that its policy tests: the place in the constant [`GROUP_PLACES`] where each has its number, and its name.
+    pub groups: Vec<(usize, String)>,
 }
+
+/// The constant with the places of sets and groups. Whoever plans a network writes numbers of groups into it ([`Planned::number_groups`]).
+pub const GROUP_PLACES: &str = "weir_set";
 
 /// Outputs an instance can have.
 pub const MAX_OUTS: usize = 8;
@@ -183,6 +196,24 @@ impl Planned {
             notes: Vec::new(),
             tc_only: None,
             unshared: Vec::new(),
+            groups: Vec::new(),
+        }
+    }
+
+    /// Tells the program the numbers of its groups.
+    pub fn number_groups(&mut self, number: impl Fn(&str) -> u32) {
+        let constants = self.instance.constants.iter_mut();
+        for (_, bytes) in constants.filter(|(symbol, _)| symbol == GROUP_PLACES) {
+            for (at, name) in &self.groups {
+                let places = bytes.chunks_exact_mut(size_of::<SetPlace>());
+                if let Some(place) = places.into_iter().nth(*at) {
+                    let group = SetPlace {
+                        first: number(name),
+                        ..SetPlace::read_from_bytes(place).unwrap_or_default()
+                    };
+                    place.copy_from_slice(group.as_bytes());
+                }
+            }
         }
     }
 

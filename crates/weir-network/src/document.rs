@@ -12,8 +12,8 @@ use weir_policy::{Diagnostics, Report};
 use weir_value::PortRange;
 
 use crate::model::{
-    Addresses, Allowed, Chain, Document, Edge, File, Function, Interface, Link, Network, Places,
-    Punt, Route, Selection, Station, Subnet, Tenant, Unknown, Vlan, Way, Workload,
+    Addresses, Allowed, Chain, Document, Edge, File, Function, Group, Interface, Link, Network,
+    Places, Punt, Route, Selection, Station, Subnet, Tenant, Unknown, Vlan, Way, Workload,
 };
 use crate::values::{At, Kind, Mac, plain_address, plain_interface_address, plain_prefix};
 
@@ -212,6 +212,12 @@ fn read_network(
     for one in section.sections("file", "a file", report) {
         files.extend(read_file(one, report));
     }
+    let mut groups = Vec::new();
+    for mut one in section.sections("group", "a group", report) {
+        let name = one.need("name", report);
+        one.finish(report);
+        groups.extend(name.map(|name| Group { name: name.into() }));
+    }
     let mut workloads = Vec::new();
     for one in section.sections("workload", "a workload", report) {
         workloads.extend(read_workload(one, own, report));
@@ -229,6 +235,7 @@ fn read_network(
         links,
         chains,
         files,
+        groups,
         workloads,
     })
 }
@@ -474,6 +481,7 @@ fn read_workload(
         let what = "workloads cannot be allowed to send";
         allow.extend(one_of(Some(text), what, &Allowed::ALL, report));
     }
+    let groups = section.texts("groups", report);
     section.finish(report);
     Some(Workload {
         name: name?.into(),
@@ -485,6 +493,7 @@ fn read_workload(
         vlan,
         external,
         allow,
+        groups: groups.into_iter().map(At::from).collect(),
     })
 }
 

@@ -123,11 +123,13 @@ fn parts(network: &Network) -> impl Iterator<Item = Section> {
     let workloads = network.workloads.iter().map(workload_section);
     let chains = network.chains.iter().map(chain_section);
     let files = network.files.iter().map(file_section);
+    let groups = (network.groups.iter()).map(|group| Section::new("group", &group.name));
     subnets
         .chain(functions)
         .chain(links)
         .chain(chains)
         .chain(files)
+        .chain(groups)
         .chain(workloads)
 }
 
@@ -349,6 +351,8 @@ fn workload_section(workload: &Workload) -> Section {
     }
     let allow = workload.allow.iter().map(|one| text(one.name()));
     section.list("allow", allow.collect());
+    let groups = workload.groups.iter().map(|name| text(name));
+    section.list("groups", groups.collect());
     section
 }
 
@@ -442,7 +446,7 @@ impl fmt::Display for Change {
 pub struct Different {
     /// What became of it.
     pub change: Change,
-    /// What it is: `edge`, `tenant`, `network`, `subnet`, `function`, `link`, `workload`.
+    /// What it is: `edge`, `tenant`, `network`, `subnet`, `function`, `link`, `group`, `workload`.
     pub kind: &'static str,
     /// Its name.
     pub name: String,

@@ -63,6 +63,11 @@ impl Files for Carried<'_> {
     fn kept(&self, instance: &str, map: &str) -> Option<Vec<u8>> {
         self.beside.kept(instance, map)
     }
+
+    fn groups(&self) -> Vec<String> {
+        let groups = self.network.groups.iter();
+        groups.map(|group| group.name.value.clone()).collect()
+    }
 }
 
 /// Without `.` and, where a folder stands in front of it, `..`. Whether a folder is a link is not looked at: carried files have none.

@@ -34,7 +34,7 @@ pub use files::Carried;
 pub use named::{NamedFile, named_files};
 pub use numbers::{Given, NO_NUMBERS, Numbers};
 pub use plan::{
-    EdgeNetworks, LEARNED, Label, Labels, Lease, PlanError, PrivateFunction, PuntFunction,
-    Underlay, WorkloadDevice,
+    EdgeNetworks, GroupMembers, LEARNED, Label, Labels, Lease, PlanError, PrivateFunction,
+    PuntFunction, Underlay, WorkloadDevice,
 };
 pub use tables::{Device, Host, Tables, TablesError};

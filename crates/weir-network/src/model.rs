@@ -156,8 +156,17 @@ pub struct Network {
     pub chains: Vec<Chain>,
     /// Files that its functions name, carried by the document.
     pub files: Vec<File>,
+    /// Security groups, which workloads are in and policies test.
+    pub groups: Vec<Group>,
     /// Devices with a place in a subnet.
     pub workloads: Vec<Workload>,
+}
+
+/// A security group: policies of its network test the addresses of its workloads by its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Its name, of the network's groups.
+    pub name: At<String>,
 }
 
 /// A file that a document carries: a policy, what that includes, a set or a list.
@@ -413,6 +422,8 @@ pub struct Workload {
     pub external: bool,
     /// What it may send that workloads may not.
     pub allow: Vec<Allowed>,
+    /// Names of the security groups that it is in.
+    pub groups: Vec<At<String>>,
 }
 
 /// Messages that only those may send whom the document lets.

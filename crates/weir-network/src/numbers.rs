@@ -39,6 +39,9 @@ pub struct Numbers {
     pub slots: Given,
     /// Runs of what is learned.
     pub runs: Given,
+    /// Security groups.
+    #[serde(default)]
+    pub groups: Given,
 }
 
 /// Nothing was given out yet.
@@ -50,6 +53,7 @@ pub static NO_NUMBERS: Numbers = Numbers {
     remotes: Given::NONE,
     slots: Given::NONE,
     runs: Given::NONE,
+    groups: Given::NONE,
 };
 
 impl Given {

@@ -5,6 +5,7 @@
 
 mod bridges;
 mod chains;
+mod groups;
 mod helpers;
 mod network;
 mod routers;
@@ -74,6 +75,8 @@ pub struct EdgeNetworks {
     pub punt_functions: Vec<PuntFunction>,
     /// What the helper tells DHCP clients.
     pub leases: Vec<Lease>,
+    /// Security groups that functions here test.
+    pub groups: Vec<GroupMembers>,
     /// What numbers mean.
     pub labels: Labels,
 }
@@ -116,6 +119,19 @@ pub struct PuntFunction {
     pub sides: [u32; 2],
     /// Flows that may be installed.
     pub flows: u32,
+}
+
+/// A security group that functions of an edge test: who is in it, wherever they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupMembers {
+    /// Network it is in.
+    pub network: String,
+    /// Its name there.
+    pub name: String,
+    /// Names of its workloads.
+    pub workloads: Vec<String>,
+    /// Their addresses, each once.
+    pub addresses: BTreeSet<IpAddr>,
 }
 
 /// What a DHCP client is told.
@@ -297,6 +313,7 @@ struct Planner<'a> {
     remote_numbers: Giver<'a>,
     slots: Giver<'a>,
     runs: Giver<'a>,
+    group_numbers: Giver<'a>,
     plan: EdgeNetworks,
 }
 
@@ -325,6 +342,7 @@ impl<'a> Planner<'a> {
             remote_numbers: Giver::new(&before.remotes),
             slots: Giver::new(&before.slots),
             runs: Giver::new(&before.runs),
+            group_numbers: Giver::new(&before.groups),
             plan: EdgeNetworks {
                 edge: edge.name.value.clone(),
                 version: document.version,
@@ -351,6 +369,7 @@ impl<'a> Planner<'a> {
                 functions: Vec::new(),
                 punt_functions: Vec::new(),
                 leases: Vec::new(),
+                groups: Vec::new(),
                 labels: Labels::default(),
             },
         };
@@ -471,7 +490,18 @@ impl<'a> Planner<'a> {
                 });
             }
         }
+        let groups = self.group_numbers.finish();
+        let most = groups.names.iter().map(|(_, number)| number + 1).max();
+        if let Some(count) = most.filter(|count| *count > INSTANCES) {
+            return Err(PlanError::Room {
+                edge: self.edge.name.value.clone(),
+                what: "groups",
+                count,
+                most: INSTANCES,
+            });
+        }
         self.plan.numbers = Arc::new(Numbers {
+            groups,
             interfaces: self.vids.finish(),
             bridges: self.bridge_numbers.finish(),
             routers: self.router_numbers.finish(),

@@ -5,6 +5,7 @@
 mod bench;
 
 mod example;
+mod groups;
 mod helpers;
 mod mistakes;
 mod point_to_point;

@@ -167,6 +167,29 @@ fn reading() -> Vec<Case> {
             "address = [\"10.2.0.1/24\", \"fd00:2::1/64\"], mtu = 1279 }",
         ),
         with(
+            "groups that are not declared, and one that is named twice",
+            "address = \"10.1.0.7\"\n",
+            "address = \"10.1.0.7\"\ngroups = [\"wbe\", \"web\", \"web\"]\n[[network.group]]\nname = \"web\"\n",
+        ),
+        with(
+            "a group where none is declared",
+            "address = \"10.1.0.7\"\n",
+            "address = \"10.1.0.7\"\ngroups = \"web\"\n",
+        ),
+        with(
+            "groups of one name, one that is no name, and a member without addresses",
+            "address = \"10.1.0.7\"\n",
+            "address = \"any\"\ngroups = \"web\"\n[[network.group]]\nname = \"web\"\n[[network.group]]\nname = \"web\"\n[[network.group]]\nname = \"a b\"\n",
+        ),
+        and(
+            "policies that misuse groups",
+            &(BRIDGES.replace(
+                "kind = \"empty\"",
+                "kind = \"middlebox\"\nrules = \"\"\"\nset db = { 10.0.0.1 }\nip-saddr in @wbe drop\neth-saddr in @web drop\n\
+                 tcp-dport in @web drop\ntcp-syn add @web source\n\"\"\"",
+            ) + "[[network.group]]\nname = \"web\"\n[[network.group]]\nname = \"db\"\n"),
+        ),
+        with(
             "a MAC address that only one edge can read",
             "address = \"10.1.0.7\"\n",
             "address = \"10.1.0.7\"\nmac = \"device\"\n",

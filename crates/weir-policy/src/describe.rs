@@ -121,8 +121,9 @@ fn condition(m: &Match) -> Option<String> {
         (Test::Dynamic(set), _) => {
             let article = if m.negated { "is not" } else { "is" };
             format!(
-                "whose {} {article} in the set {}",
+                "whose {} {article} in the {} {}",
                 phrase(m.subject.field),
+                if set.group { "group" } else { "set" },
                 set.name
             )
         }

@@ -1,4 +1,5 @@
-//! Sets that packets fill: how large they are, how long elements stay, and what a rule does with them (docs/semantics.md section 9).
+//! Sets that packets fill: how large they are, how long elements stay, and what a rule does with them (docs/semantics.md section 9). Also
+//! security groups, which virtual networks fill and rules only test.
 //!
 //! What a set holds is state of who carries the policy out, not part of it. Nothing here knows how it is kept.
 
@@ -16,10 +17,12 @@ use crate::field::Field;
 pub struct DynamicSet {
     /// Its name, unique in a policy.
     pub name: String,
-    /// How many elements it is made for.
+    /// How many elements it is made for; of a group 0.
     pub size: u32,
     /// How long an element stays unless `add` gives another time, ns; `None`: for good.
     pub timeout_ns: Option<u64>,
+    /// It is a security group: its elements are the IP addresses of workloads, which its network knows. No packet changes it.
+    pub group: bool,
 }
 
 impl DynamicSet {
@@ -27,6 +30,17 @@ impl DynamicSet {
     pub const USUAL_SIZE: u32 = 65_536;
     /// Largest size: half a gigabyte of elements.
     pub const MAX_SIZE: u32 = 4_194_304;
+
+    /// A security group of a network.
+    #[must_use]
+    pub fn of_group(name: &str) -> DynamicSet {
+        DynamicSet {
+            name: name.to_owned(),
+            size: 0,
+            timeout_ns: None,
+            group: true,
+        }
+    }
 }
 
 /// An address of a packet, by which it may be in a set. Discriminants are those of `enum weir_address`.

@@ -32,7 +32,7 @@ pub(crate) fn lower(
     loader: &dyn SetLoader,
     report: &mut Report,
 ) -> (Policy, Option<Vec<Flat>>, Vec<Source>) {
-    let sets = Sets::new(file, report);
+    let sets = Sets::new(file, loader, report);
     let has_chains = flat::has_chains(file);
     let mut flats = match has_chains {
         true => flat::flatten(file, report),

@@ -25,6 +25,8 @@ pub(crate) struct Sets<'a> {
     /// What the text is of.
     file: &'a ast::File,
     by_name: HashMap<&'a str, Entry<'a>>,
+    /// Groups of the network that the policy is for.
+    groups: HashMap<String, Arc<DynamicSet>>,
     numbers: HashMap<(&'a str, Use), Option<Arc<Ranges>>>,
     ports: HashMap<&'a str, Option<Vec<PortName>>>,
     /// Texts that spans point into: the policy is number 0, set files follow.
@@ -56,12 +58,21 @@ enum Use {
 
 impl<'a> Sets<'a> {
     /// Takes the definitions of a file.
-    pub(crate) fn new(file: &'a ast::File, report: &mut Report) -> Sets<'a> {
+    pub(crate) fn new(
+        file: &'a ast::File,
+        loader: &dyn SetLoader,
+        report: &mut Report,
+    ) -> Sets<'a> {
+        let groups = loader.groups().into_iter().map(|name| {
+            let group = Arc::new(DynamicSet::of_group(&name));
+            (name, group)
+        });
         let text: &'a str = &file.text;
         let mut sets = Sets {
             text,
             file,
             by_name: HashMap::new(),
+            groups: groups.collect(),
             numbers: HashMap::new(),
             ports: HashMap::new(),
             files: Vec::new(),
@@ -69,6 +80,16 @@ impl<'a> Sets<'a> {
         for item in &file.items {
             let ast::Item::Set(set) = item else { continue };
             let name = set.name.of(text);
+            if sets.groups.contains_key(name) {
+                report
+                    .error(
+                        0,
+                        set.name,
+                        format!("`{name}` is a group of the network, and a set here"),
+                    )
+                    .help("give the set another name");
+                continue;
+            }
             if let Some(first) = sets.by_name.get(name) {
                 report
                     .error(0, set.name, format!("the set `{name}` is defined twice"))
@@ -152,8 +173,11 @@ impl<'a> Sets<'a> {
         }
     }
 
-    /// A set that packets fill, which is used then; `None`: no such set has this name. The inner `None`: its line is wrong.
+    /// A set that packets fill, which is used then, or a group; `None`: none has this name. The inner `None`: its line is wrong.
     pub(crate) fn dynamic(&mut self, name: &str) -> Option<Option<Arc<DynamicSet>>> {
+        if let Some(group) = self.groups.get(name) {
+            return Some(Some(Arc::clone(group)));
+        }
         let entry = self.by_name.get_mut(name)?;
         matches!(entry.body, SetBody::Dynamic { .. }).then(|| {
             entry.used = true;
@@ -181,8 +205,13 @@ impl<'a> Sets<'a> {
             }
             return Some(key);
         }
-        let near = nearest(word, self.by_name.keys().copied());
-        let draft = report.error(0, name, format!("there is no set named `{word}`"));
+        let groups = self.groups.keys().map(String::as_str);
+        let near = nearest(word, self.by_name.keys().copied().chain(groups));
+        let what = match self.groups.is_empty() {
+            true => "set",
+            false => "set or group",
+        };
+        let draft = report.error(0, name, format!("there is no {what} named `{word}`"));
         match near {
             Some(near) => draft.help(format!("did you mean `@{near}`?")),
             None => draft.help(format!(

@@ -37,6 +37,11 @@ pub trait SetLoader {
     /// # Errors
     /// Whatever kept the file from being read.
     fn load(&self, path: &str) -> io::Result<Source>;
+
+    /// Names of security groups that rules may test like sets: those of the network that the policy is for.
+    fn groups(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Reads set files from the file system, relative paths from a folder.

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use weir_packet::Verdict;
+use weir_packet::build::Frame;
 use weir_policy::dynamic::{Address, Change, ChangeSet, DynamicSet, Element};
 use weir_policy::model::{Classes, Target, Test};
-use weir_policy::{NoFiles, Parsed, Source, describe, format, parse};
+use weir_policy::reference::{Input, Meta, Options, PortId, Reference};
+use weir_policy::{NoFiles, Parsed, SetLoader, Source, describe, format, parse};
 
 fn read(text: &str) -> Parsed {
     parse(&Source::new("p.weir", text), &NoFiles).unwrap_or_else(|e| panic!("{text}\n{e}"))
@@ -20,6 +23,7 @@ fn refused(text: &str) -> (String, String) {
 
 fn set(name: &str, size: u32, seconds: Option<u64>) -> Arc<DynamicSet> {
     Arc::new(DynamicSet {
+        group: false,
         name: name.to_owned(),
         size,
         timeout_ns: seconds.map(|seconds| seconds * 1_000_000_000),
@@ -321,4 +325,73 @@ fn elements_are_addresses() {
         let said = text.parse::<Element>().expect_err(text);
         assert!(said.contains(why), "{said}");
     }
+}
+
+/// A network that the policy is for, with these groups.
+struct InNetwork(&'static [&'static str]);
+
+impl SetLoader for InNetwork {
+    fn load(&self, _: &str) -> std::io::Result<Source> {
+        Err(std::io::ErrorKind::NotFound.into())
+    }
+
+    fn groups(&self) -> Vec<String> {
+        self.0.iter().map(|name| (*name).to_owned()).collect()
+    }
+}
+
+#[test]
+fn groups_of_the_network_are_tested_like_sets() {
+    let text = "v4: ip-saddr in @web drop\nv6: ! ip6-daddr in @web drop\n";
+    let source = Source::new("p.weir", text);
+    let parsed = parse(&source, &InNetwork(&["web", "db"])).unwrap_or_else(|e| panic!("{e}"));
+    assert!(
+        parsed.warnings.is_empty(),
+        "one that is not used is none of the policy's"
+    );
+    let said: Vec<String> = parsed.policy.rules.iter().map(describe).collect();
+    assert!(said[0].contains("is in the group web"), "{said:?}");
+    assert!(said[1].contains("is not in the group web"), "{said:?}");
+    let unknown = parse(&source, &InNetwork(&["wbe"])).expect_err("no such group");
+    let first = unknown.iter().next().expect("an error");
+    assert_eq!(first.message, "there is no set or group named `web`");
+    assert_eq!(first.help.as_deref(), Some("did you mean `@wbe`?"));
+
+    let mut reference = Reference::new(parsed.policy, Options::default());
+    let v6 = |last: u8| {
+        let mut address = [0; 16];
+        (address[0], address[15]) = (0xfd, last);
+        address
+    };
+    let frames = [
+        Frame::new()
+            .ip4([10, 0, 0, 1], [10, 0, 0, 2])
+            .udp(1, 2)
+            .build(),
+        Frame::new().ip6(v6(1), v6(2)).udp(1, 2).build(),
+    ];
+    let drops = |reference: &mut Reference| {
+        frames.each_ref().map(|frame| {
+            let port = PortId {
+                name: None,
+                index: 1,
+            };
+            let input = Input {
+                frame,
+                now_ns: 0,
+                number: 0,
+                port,
+                queue: 0,
+                meta: Meta::default(),
+            };
+            reference.run(input).verdict == Verdict::Drop
+        })
+    };
+    assert_eq!(drops(&mut reference), [false, true], "nobody is in it");
+    let elements = ["10.0.0.1", "fd00::2"].map(|text| text.parse::<Element>().expect("an address"));
+    reference.set_group("web", elements);
+    assert_eq!(drops(&mut reference), [true, false]);
+    // The same number, in the other family.
+    reference.set_group("web", ["::a00:1".parse::<Element>().expect("an address")]);
+    assert_eq!(drops(&mut reference), [false, true]);
 }

@@ -26,7 +26,7 @@ pub fn filled(edge: Option<&str>) -> Result<Vec<Filled>, RuntimeError> {
     let mut found = Vec::new();
     for one in middleboxes::with_map(edge, ELEMENTS)? {
         let sets = of_policy(&one.policy).map_err(|e| RuntimeError::Failed(e.to_string()))?;
-        if sets.sets().is_empty() {
+        if sets.sets().iter().all(|set| set.group) {
             continue;
         }
         let seed = u64::from_ne_bytes(one.secret.unwrap_or_default());

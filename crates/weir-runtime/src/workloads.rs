@@ -31,6 +31,8 @@ pub struct Workload {
     pub mac: Option<String>,
     /// The edge it sits on; `None`: this one.
     pub edge: Option<String>,
+    /// Security groups that it is in.
+    pub groups: Vec<String>,
 }
 
 /// What becomes of a workload.
@@ -55,6 +57,15 @@ pub enum Change {
         edge: Option<String>,
         /// The interface there; `None`: as before.
         device: Option<String>,
+    },
+    /// It is in these security groups, and in no others.
+    Groups {
+        /// Its network.
+        network: String,
+        /// Its name.
+        name: String,
+        /// Names of the groups.
+        groups: Vec<String>,
     },
 }
 
@@ -164,7 +175,9 @@ fn edited(text: &str, here: &str, change: &Change) -> Result<String, RuntimeErro
         .is_some_and(|edges| !edges.is_empty());
     let name = match change {
         Change::Add(workload) => &workload.network,
-        Change::Remove { network, .. } | Change::Move { network, .. } => network,
+        Change::Remove { network, .. }
+        | Change::Move { network, .. }
+        | Change::Groups { network, .. } => network,
     };
     let mut workloads = Workloads::of(&mut document, name)?;
     match change {
@@ -182,6 +195,11 @@ fn edited(text: &str, here: &str, change: &Change) -> Result<String, RuntimeErro
             }
         }
         Change::Remove { name: workload, .. } => workloads.remove(workload)?,
+        Change::Groups {
+            name: workload,
+            groups,
+            ..
+        } => workloads.set_groups(workload, groups)?,
         Change::Move {
             name: workload,
             edge,
@@ -299,6 +317,36 @@ impl<'d> Workloads<'d> {
         Ok(())
     }
 
+    /// Writes the groups of a workload, if they are not written so already.
+    fn set_groups(&mut self, name: &str, groups: &[String]) -> Result<(), RuntimeError> {
+        let at = self.place(name)?;
+        let same = |item: Option<&Item>| match item {
+            Some(item) => plain(item) == groups.join(","),
+            None => groups.is_empty(),
+        };
+        match self {
+            Workloads::Tables(_, tables) => {
+                if let Some(table) = tables.get_mut(at).filter(|one| !same(one.get(GROUPS))) {
+                    match groups.is_empty() {
+                        true => drop(table.remove(GROUPS)),
+                        false => table[GROUPS] = value(texts(groups)),
+                    }
+                }
+            }
+            Workloads::Inline(_, list) => {
+                let table = list.get_mut(at).and_then(Value::as_inline_table_mut);
+                let before = |table: &InlineTable| table.get(GROUPS).cloned().map(Item::Value);
+                if let Some(table) = table.filter(|one| !same(before(one).as_ref())) {
+                    match groups.is_empty() {
+                        true => drop(table.remove(GROUPS)),
+                        false => drop(table.insert(GROUPS, texts(groups))),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn set(&mut self, name: &str, key: &str, to: &str) -> Result<(), RuntimeError> {
         let at = self.place(name)?;
         match self {
@@ -318,6 +366,17 @@ impl<'d> Workloads<'d> {
     }
 }
 
+/// Key of a workload's security groups.
+const GROUPS: &str = "groups";
+
+/// Texts as they are written: one by itself, several as a list.
+fn texts(all: &[String]) -> Value {
+    match all {
+        [one] => one.as_str().into(),
+        all => all.iter().collect::<Array>().into(),
+    }
+}
+
 /// `edge`: this one, where the workload has to say its edge.
 fn table_of(workload: &Workload, edge: Option<&str>) -> Table {
     let mut table = Table::new();
@@ -334,6 +393,9 @@ fn table_of(workload: &Workload, edge: Option<&str>) -> Table {
         [one] => value(one.to_string()),
         all => value(all.iter().map(IpAddr::to_string).collect::<Array>()),
     };
+    if !workload.groups.is_empty() {
+        table[GROUPS] = value(texts(&workload.groups));
+    }
     table
 }
 
@@ -380,6 +442,7 @@ mod tests {
             addresses: vec!["10.1.0.8".parse().expect("an address")],
             mac: None,
             edge: None,
+            groups: Vec::new(),
         }
     }
 
@@ -414,6 +477,32 @@ mod tests {
             text,
             "[[network.workload]]\nname = \"w2\"\nsubnet = \"web\"\nedge = \"e1\"\ndevice = \"tap2\"\naddress = \"10.1.0.8\"\n"
         );
+    }
+
+    #[test]
+    fn groups_of_a_workload_are_replaced() {
+        let groups = |network: &str, name: &str, groups: &[&str]| Change::Groups {
+            network: network.to_owned(),
+            name: name.to_owned(),
+            groups: groups.iter().map(|one| (*one).to_owned()).collect(),
+        };
+        for (network, name) in [("shop", "w1"), ("other", "a")] {
+            let edit = |text: &str, names: &[&str]| {
+                edited(text, "e1", &groups(network, name, names)).expect("edited")
+            };
+            let two = edit(DOCUMENT, &["web", "db"]);
+            assert!(two.contains("groups = [\"web\", \"db\"]"), "{two}");
+            assert_eq!(edit(&two, &["web", "db"]), two);
+            let one = edit(&two, &["db"]);
+            assert!(one.contains("groups = \"db\""), "{one}");
+            let none = edit(&one, &[]);
+            assert!(!none.contains("groups"), "{none}");
+            assert_eq!(edit(DOCUMENT, &[]), DOCUMENT);
+        }
+        let mut member = workload("shop", "w2");
+        member.groups = vec!["web".to_owned()];
+        let text = section(&member, "e1");
+        assert!(text.ends_with("groups = \"web\"\n"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, TableLike, value};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike, value};
 
 /// What does not fit into the store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -141,15 +141,35 @@ fn identifiers(table: &Table) -> Vec<(String, u32)> {
 /// # Errors
 /// It is not the section of a workload.
 pub fn with_keys(text: &str, keys: &[(&str, &str)]) -> Result<String, StoreDocumentError> {
+    with_table(text, |table| {
+        for (key, to) in keys {
+            table.insert(key, value(*to));
+        }
+    })
+}
+
+/// The section of a workload that is in these security groups, and in no others.
+///
+/// # Errors
+/// It is not the section of a workload.
+pub fn with_groups(text: &str, groups: &[String]) -> Result<String, StoreDocumentError> {
+    with_table(text, |table| {
+        match groups {
+            [] => drop(table.remove("groups")),
+            [one] => drop(table.insert("groups", value(one))),
+            all => drop(table.insert("groups", value(all.iter().collect::<Array>()))),
+        };
+    })
+}
+
+fn with_table(text: &str, edit: impl FnOnce(&mut Table)) -> Result<String, StoreDocumentError> {
     let document: Result<DocumentMut, _> = text.replace(WORKLOAD, "[[workload]]").parse();
     let document = document.map_err(|error| StoreDocumentError::Toml(error.to_string()))?;
     let table = document.get("workload").map(tables).unwrap_or_default();
     let mut table = table.into_iter().next().ok_or_else(|| {
         StoreDocumentError::Toml("the entry is not the section of a workload".to_owned())
     })?;
-    for (key, to) in keys {
-        table.insert(key, value(*to));
-    }
+    edit(&mut table);
     Ok(section("network.workload", table))
 }
 

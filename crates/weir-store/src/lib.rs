@@ -19,7 +19,9 @@ mod reading;
 mod settings;
 pub mod tls;
 
-pub use document::{NetworkPart, Part, Parts, StoreDocumentError, join, split, with_keys};
+pub use document::{
+    NetworkPart, Part, Parts, StoreDocumentError, join, split, with_groups, with_keys,
+};
 pub use entry::{
     Alive, EdgeEntry, FileEntry, NetworkEntry, Origin, ResultEntry, ResultState, StoreEntry,
     TenantEntry, WorkloadEntry, next_generation,

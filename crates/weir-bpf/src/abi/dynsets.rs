@@ -57,9 +57,9 @@ pub struct Elements {
 )]
 #[repr(C)]
 pub struct SetPlace {
-    /// Its first bucket.
+    /// Its first bucket; of a security group, its number.
     pub first: u32,
-    /// How many it has.
+    /// How many it has; 0: it is a security group of a network.
     pub buckets: u32,
     /// Of its name, shifted by [`element::TAG`].
     pub tag: u32,

@@ -388,6 +388,8 @@ pub mod exact_kind {
     pub const VLAN: u32 = 10;
     /// Addresses of this edge that tunnels end at.
     pub const LOCAL: u32 = 11;
+    /// Of a security group; the length of the scope is the kind of address ([`super::element`]).
+    pub const GROUP: u32 = 12;
 }
 
 /// How the table of exact matches is laid out.

@@ -210,6 +210,10 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         &["weir net workload move shop/web3 --to e2 --device tap7"],
     ),
     (
+        "net workload groups",
+        &["weir net workload groups shop/web3 web monitored"],
+    ),
+    (
         "net workload delete",
         &["weir net workload delete shop/web3"],
     ),
@@ -241,6 +245,10 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "net store workload move",
         &["weir net store workload move shop/web3 --to e1 --device tap7"],
+    ),
+    (
+        "net store workload groups",
+        &["weir net store workload groups shop/web3 web monitored"],
     ),
     (
         "net store workload delete",

@@ -62,7 +62,7 @@ pub(crate) enum NetCommand {
         #[arg(long, value_name = "NAME")]
         edge: Option<String>,
     },
-    /// Add, move or delete a workload of the running networks
+    /// Add, move, group or delete a workload of the running networks
     #[command(subcommand)]
     Workload(WorkloadCommand),
     /// Serve one call of a container runtime as a CNI plugin; for the link `weir-cni` in a folder of plugins
@@ -150,6 +150,9 @@ pub(crate) enum WorkloadCommand {
         /// MAC address that it sends from, or `device`: that of its interface; default: made of its name
         #[arg(long, value_name = "MAC|device")]
         mac: Option<String>,
+        /// Security groups that it is in. Repeatable, or with commas
+        #[arg(long, value_name = "GROUPS", value_delimiter = ',')]
+        group: Vec<String>,
         /// Edge that the workload is on; default: this one
         #[arg(long, value_name = "NAME")]
         on: Option<String>,
@@ -168,6 +171,18 @@ pub(crate) enum WorkloadCommand {
         /// Interface there
         #[arg(long, value_name = "IF")]
         device: Option<String>,
+        /// The edge that is told; default: the only one running here
+        #[arg(long, value_name = "NAME")]
+        edge: Option<String>,
+    },
+    /// Set the security groups of a workload; without GROUP it leaves all
+    Groups {
+        /// The workload
+        #[arg(value_name = "NETWORK/WORKLOAD")]
+        workload: String,
+        /// Groups of its network
+        #[arg(value_name = "GROUP")]
+        group: Vec<String>,
         /// The edge that is told; default: the only one running here
         #[arg(long, value_name = "NAME")]
         edge: Option<String>,
@@ -235,7 +250,7 @@ pub(crate) enum StoreCommand {
         #[arg(long, value_name = "NAME")]
         edge: Option<String>,
     },
-    /// Add, move or delete a workload on all edges
+    /// Add, move, group or delete a workload on all edges
     #[command(subcommand)]
     Workload(StoreWorkloadCommand),
     /// Let edges remove what they kept because a restored store lacks it
@@ -265,6 +280,9 @@ pub(crate) enum StoreWorkloadCommand {
         /// MAC address that it sends from; default: made of its name
         #[arg(long, value_name = "MAC")]
         mac: Option<Mac>,
+        /// Security groups that it is in. Repeatable, or with commas
+        #[arg(long, value_name = "GROUPS", value_delimiter = ',')]
+        group: Vec<String>,
     },
     /// Move a workload to another edge or interface
     Move {
@@ -277,6 +295,15 @@ pub(crate) enum StoreWorkloadCommand {
         /// Interface there
         #[arg(long, value_name = "IF")]
         device: Option<String>,
+    },
+    /// Set the security groups of a workload; without GROUP it leaves all
+    Groups {
+        /// The workload
+        #[arg(value_name = "NETWORK/WORKLOAD")]
+        workload: String,
+        /// Groups of its network
+        #[arg(value_name = "GROUP")]
+        group: Vec<String>,
     },
     /// Delete a workload
     Delete {
@@ -291,6 +318,7 @@ impl StoreWorkloadCommand {
     pub(crate) fn workload(&self) -> &str {
         let (StoreWorkloadCommand::Add { workload, .. }
         | StoreWorkloadCommand::Move { workload, .. }
+        | StoreWorkloadCommand::Groups { workload, .. }
         | StoreWorkloadCommand::Delete { workload }) = self;
         workload
     }

@@ -142,7 +142,8 @@ impl SetTable {
         let all = sets.sets().iter().cloned().zip(sets.places());
         SetTable {
             places,
-            sets: all.collect(),
+            // Who is in a group, the networks' document says.
+            sets: all.filter(|(set, _)| !set.group).collect(),
             seed,
         }
     }

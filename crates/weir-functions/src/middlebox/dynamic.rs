@@ -73,6 +73,7 @@ impl SetPlan {
                 name: past.name.clone(),
                 size: past.size,
                 timeout_ns: None,
+                group: false,
             })
         };
         SetPlan {
@@ -88,6 +89,14 @@ impl SetPlan {
             size: set.size,
         };
         self.sets.iter().map(past).collect()
+    }
+
+    /// Its security groups, each with its number among the sets.
+    pub(super) fn groups(&self) -> Vec<(usize, String)> {
+        let sets = self.sets.iter().enumerate();
+        sets.filter(|(_, set)| set.group)
+            .map(|(at, set)| (at, set.name.clone()))
+            .collect()
     }
 
     /// In order.
@@ -220,15 +229,13 @@ fn tag(name: &str) -> u32 {
     (hash ^ hash >> 24) & 0xff_ffff
 }
 
-/// Whether rules name sets that packets fill.
+/// Whether rules name sets that packets fill: a security group is no state of the function.
 pub fn has_sets(policy: &Policy) -> bool {
-    policy
-        .rules
-        .iter()
-        .any(|rule| named_by(rule).next().is_some())
+    let mut named = policy.rules.iter().flat_map(named_by);
+    named.any(|set| !set.group)
 }
 
-/// The sets that a rule names.
+/// The sets and groups that a rule names.
 pub fn named_by(rule: &Rule) -> impl Iterator<Item = &Arc<DynamicSet>> {
     let tested = rule.matches.iter().filter_map(|one| match &one.test {
         Test::Dynamic(set) => Some(set),

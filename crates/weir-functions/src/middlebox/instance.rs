@@ -51,6 +51,9 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     planned.tc_only = middlebox::names_meta(&parsed.policy.rules).map(|(at, name)| {
         format!("{at}: `{name}` belongs to the socket buffer, which tc has only")
     });
+    let sets = dynamic::of_policy(&parsed.policy)
+        .map_err(|error| FunctionError::key(key, error.to_string()))?;
+    planned.groups = sets.groups();
     planned.translations = translations::of(&parsed.policy.rules);
     planned.notes = parsed
         .warnings
@@ -214,5 +217,9 @@ impl SetLoader for Sets<'_> {
             )
         })?;
         Ok(Source::new(full.display().to_string(), text))
+    }
+
+    fn groups(&self) -> Vec<String> {
+        self.files.groups()
     }
 }

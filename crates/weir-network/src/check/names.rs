@@ -11,7 +11,7 @@ use weir_policy::ast::Span;
 use crate::document::known;
 use crate::files::plain;
 use crate::graph::{End, Names, NoEnd};
-use crate::model::{Document, Network};
+use crate::model::{Addresses, Document, Network, Workload};
 use crate::values::At;
 
 /// Longest name of anything, in bytes.
@@ -82,6 +82,12 @@ fn check_network(network: &Network, edges: &BTreeSet<&str>, is_whole: bool, repo
         "names of workloads must be unique within a network",
         report,
     );
+    unique(
+        network.groups.iter().map(|one| &one.name),
+        "group",
+        "names of groups must be unique within a network",
+        report,
+    );
     let mut seen = BTreeSet::new();
     for file in &network.files {
         file_name(&file.name, report);
@@ -124,6 +130,9 @@ fn check_network(network: &Network, edges: &BTreeSet<&str>, is_whole: bool, repo
         .iter()
         .map(|one| one.name.as_str())
         .collect();
+    let groups: BTreeSet<&str> = (network.groups.iter())
+        .map(|one| one.name.as_str())
+        .collect();
     for workload in &network.workloads {
         exists(
             &workload.subnet,
@@ -133,9 +142,38 @@ fn check_network(network: &Network, edges: &BTreeSet<&str>, is_whole: bool, repo
             report,
         );
         exists(&workload.edge, "edge", edges, no_edge, report);
+        memberships(workload, &groups, report);
         device_name(&workload.device, report);
     }
     check_links(network, is_whole, report);
+}
+
+/// Groups that a workload is in exist, and what they hold of it is known.
+fn memberships(workload: &Workload, groups: &BTreeSet<&str>, report: &mut Report) {
+    let mut seen = BTreeMap::new();
+    for group in &workload.groups {
+        exists(
+            group,
+            "group",
+            groups,
+            "declare it: `[[network.group]]` with `name`",
+            report,
+        );
+        let help = "name each group once";
+        taken(&mut seen, group.as_str(), group.span, help, report);
+    }
+    if let (Some(group), Addresses::Any) = (workload.groups.first(), &workload.addresses) {
+        let (name, group_name) = (&workload.name.value, &group.value);
+        report
+            .error(
+                0,
+                group.span,
+                format!(
+                    "`{name}` may use any address, and the group `{group_name}` holds addresses"
+                ),
+            )
+            .help("give the workload its addresses: `address = [\"...\"]`");
+    }
 }
 
 fn check_links(network: &Network, mut is_whole: bool, report: &mut Report) {

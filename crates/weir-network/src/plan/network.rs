@@ -62,6 +62,7 @@ impl<'p, 'a> OneNetwork<'p, 'a> {
         for function in 0..self.network.functions.len() {
             self.function(function);
         }
+        self.groups();
     }
 
     pub(super) fn full(&self, name: &str) -> String {
@@ -337,13 +338,14 @@ impl<'p, 'a> OneNetwork<'p, 'a> {
         *self.planner.vi(0) = Vi::default();
         if let Some(planned) = &self.planner.networks.planned[self.at][at] {
             let slot = self.place(function).1;
+            let planned = self.with_groups(planned);
             self.planner.plan.functions.push(PrivateFunction {
                 network: self.network.name.value.clone(),
                 name: function.name.value.clone(),
                 kind: function.kind.value.clone(),
                 slot,
                 sides,
-                planned: planned.clone(),
+                planned,
             });
         }
     }

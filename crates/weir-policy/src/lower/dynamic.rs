@@ -33,6 +33,7 @@ impl Lower<'_> {
                     name: name.to_owned(),
                     size,
                     timeout_ns,
+                    group: false,
                 }),
             );
         }
@@ -59,12 +60,28 @@ impl Lower<'_> {
                 Kind::InPort | Kind::OutPort => {
                     "list interfaces in a set of their own: `set lan = { eth0, eth1 }`".to_owned()
                 }
+                _ if set.as_ref().is_some_and(|set| set.group) => {
+                    "test `ip-saddr`, `ip-daddr`, `ip6-saddr` or `ip6-daddr`".to_owned()
+                }
                 _ => "test `ip-saddr`, `ip-daddr`, `ip6-saddr`, `ip6-daddr`, `eth-saddr` or `eth-daddr`".to_owned(),
             });
             return Some(None);
         }
         // An error of its own line was reported.
         let Some(set) = set else { return Some(None) };
+        if set.group && field.name.starts_with("eth-") {
+            self.report
+                .error(
+                    0,
+                    name,
+                    format!(
+                        "the group `{}` holds IP addresses, and `{}` is none",
+                        set.name, field.name
+                    ),
+                )
+                .help("test `ip-saddr`, `ip-daddr`, `ip6-saddr` or `ip6-daddr`");
+            return Some(None);
+        }
         Some(Some(Match {
             negated: m.negated,
             subject,
@@ -98,6 +115,19 @@ impl Lower<'_> {
             None => None,
         };
         let set = match self.sets.dynamic(self.of(name)) {
+            Some(Some(set)) if set.group => {
+                let text = self.of(name);
+                self.report
+                    .error(
+                        0,
+                        name,
+                        format!("`{text}` is a group of the network: packets cannot change it"),
+                    )
+                    .help(format!(
+                        "workloads join it with `groups = [\"{text}\"]`; a set that packets fill is `set NAME = dynamic timeout 10m`"
+                    ));
+                return None;
+            }
             Some(set) => set?,
             None => {
                 if self.sets.known(name, self.report).is_some() {

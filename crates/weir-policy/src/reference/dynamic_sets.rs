@@ -3,7 +3,7 @@
 //!
 //! Buckets are made when something is put into them, so that a set costs what it holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_packet::Reason;
 use weir_packet::parse::{Layout, Version};
@@ -25,6 +25,8 @@ type Place = Option<(Element, u64)>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct DynamicSets {
     sets: BTreeMap<String, BTreeMap<u64, [Place; PLACES]>>,
+    /// Members of security groups, by name.
+    groups: BTreeMap<String, BTreeSet<Element>>,
 }
 
 impl DynamicSets {
@@ -43,10 +45,19 @@ impl DynamicSets {
             _ if field.info().bits == 32 => Element::Ip4((number as u32).into()),
             _ => Element::Ip6(number.into()),
         };
+        if set.group {
+            let members = self.groups.get(&set.name);
+            return Some(members.is_some_and(|members| members.contains(&element)));
+        }
         let buckets = self.sets.get(&set.name);
         let bucket = buckets.and_then(|buckets| buckets.get(&bucket_of(set, element)));
         let lives = |(other, until): &(Element, u64)| *other == element && now_ns < *until;
         Some(bucket.is_some_and(|places| places.iter().flatten().any(lives)))
+    }
+
+    /// Gives a group these members, and no others.
+    pub(super) fn set_group(&mut self, name: &str, members: BTreeSet<Element>) {
+        self.groups.insert(name.to_owned(), members);
     }
 
     /// Does what a rule says about an address of a packet that it matches.

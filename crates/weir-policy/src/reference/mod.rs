@@ -28,6 +28,7 @@ use weir_packet::{Reason, Verdict};
 pub(crate) use connections::is_sane as is_sent;
 use draw::splitmix64;
 
+use crate::dynamic::Element;
 use connections::{Connections, Fit, Place};
 use dynamic_sets::DynamicSets;
 use translate::Translation;
@@ -216,6 +217,11 @@ impl Reference {
     /// From the next packet on: nanoseconds since 1970 minus those of the clock of [`Input::now_ns`]. 0 until then: captures count from 1970.
     pub fn set_wall_offset(&mut self, ns: u64) {
         self.wall_offset = ns;
+    }
+
+    /// Gives a security group these members, and no others; none has any before.
+    pub fn set_group(&mut self, name: &str, members: impl IntoIterator<Item = Element>) {
+        self.sets.set_group(name, members.into_iter().collect());
     }
 
     /// Runs the policy over the next packet.

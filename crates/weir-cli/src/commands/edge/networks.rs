@@ -33,7 +33,32 @@ pub(crate) fn plan_text(plan: &EdgeNetworks, stations: &[Station<'_>]) -> String
         ),
     );
     text.push_str(&stations_table(stations, usize::MAX));
+    text.push_str(&groups(plan));
     text.push_str(&interfaces(plan, &[], |_| None));
+    text
+}
+
+/// Security groups that policies of the edge test, with their workloads and addresses.
+fn groups(plan: &EdgeNetworks) -> String {
+    let mut text = String::new();
+    for group in &plan.groups {
+        let addresses: Vec<String> = group.addresses.iter().map(ToString::to_string).collect();
+        let members = match group.workloads.len() {
+            0 => "no workloads".to_owned(),
+            few if few <= FEW => {
+                format!("{} ({})", group.workloads.join(", "), addresses.join(", "))
+            }
+            many => format!(
+                "{} ({} addresses)",
+                count(many, "workload"),
+                addresses.len()
+            ),
+        };
+        text.push_str(&format!(
+            "group {}/{}: {members}\n",
+            group.network, group.name
+        ));
+    }
     text
 }
 
@@ -170,12 +195,25 @@ pub(crate) fn as_json(plan: &EdgeNetworks) -> serde_json::Value {
         .iter()
         .filter(|r| !r.is_empty())
         .collect();
+    let groups: Vec<_> = plan
+        .groups
+        .iter()
+        .map(|one| {
+            json!({
+                "network": one.network,
+                "group": one.name,
+                "workloads": one.workloads,
+                "addresses": one.addresses,
+            })
+        })
+        .collect();
     json!({
         "edge": plan.edge,
         "version": plan.version,
         "interfaces": interfaces,
         "devices": devices,
         "edges": edges,
+        "groups": groups,
     })
 }
 

@@ -344,6 +344,7 @@ fn changed(catalogue: &Catalogue, command: &StoreWorkloadCommand) -> Result<Plan
             device,
             address,
             mac,
+            group,
             ..
         } => {
             let one = Workload {
@@ -354,6 +355,7 @@ fn changed(catalogue: &Catalogue, command: &StoreWorkloadCommand) -> Result<Plan
                 addresses: address.clone(),
                 mac: mac.map(|mac| mac.to_string()),
                 edge: Some(on.clone()),
+                groups: group.clone(),
             };
             Some((section(&one, on), on.clone()))
         }
@@ -369,6 +371,11 @@ fn changed(catalogue: &Catalogue, command: &StoreWorkloadCommand) -> Result<Plan
             keys.extend(device.as_deref().map(|device| ("device", device)));
             let text = weir_store::with_keys(&before.text, &keys).map_err(Failure::failed)?;
             Some((text, edge))
+        }
+        StoreWorkloadCommand::Groups { group, .. } => {
+            let before = before.as_ref().ok_or_else(missing)?;
+            let text = weir_store::with_groups(&before.text, group).map_err(Failure::failed)?;
+            Some((text, before.edge.clone()))
         }
         StoreWorkloadCommand::Delete { .. } => {
             before.as_ref().ok_or_else(missing)?;

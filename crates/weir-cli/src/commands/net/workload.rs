@@ -22,6 +22,7 @@ pub(super) fn run(command: &WorkloadCommand, as_json: bool) -> Result<ExitCode, 
             device,
             address,
             mac,
+            group,
             on,
             edge,
         } => {
@@ -34,6 +35,7 @@ pub(super) fn run(command: &WorkloadCommand, as_json: bool) -> Result<ExitCode, 
                 addresses: address.clone(),
                 mac: mac.clone(),
                 edge: on.clone(),
+                groups: group.clone(),
             });
             (change, edge)
         }
@@ -42,6 +44,19 @@ pub(super) fn run(command: &WorkloadCommand, as_json: bool) -> Result<ExitCode, 
             let change = Change::Remove {
                 network: network.to_owned(),
                 name: name.to_owned(),
+            };
+            (change, edge)
+        }
+        WorkloadCommand::Groups {
+            workload,
+            group,
+            edge,
+        } => {
+            let (network, name) = workload_of(workload)?;
+            let change = Change::Groups {
+                network: network.to_owned(),
+                name: name.to_owned(),
+                groups: group.clone(),
             };
             (change, edge)
         }

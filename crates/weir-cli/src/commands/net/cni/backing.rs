@@ -101,6 +101,7 @@ impl Backing {
                     device: workload.device,
                     address: workload.addresses,
                     mac: None,
+                    group: workload.groups,
                 })?;
             }
             None => {

@@ -121,6 +121,9 @@ pub(super) struct Config {
     /// Its subnet.
     #[serde(default)]
     pub(super) subnet: String,
+    /// Security groups of the network that containers are in.
+    #[serde(default)]
+    groups: Vec<String>,
     /// The edge, where several run on this host.
     pub(super) edge: Option<String>,
     /// The folder of the agent's settings.
@@ -322,6 +325,20 @@ impl Call {
         Attachment::of(&self.container, &self.interface)
     }
 
+    /// Security groups of the container: those of the configuration, and `GROUPS` of `CNI_ARGS`, with commas between.
+    pub(super) fn groups(&self) -> Vec<String> {
+        let of_args = self.args.get("GROUPS").map_or("", String::as_str);
+        let of_args = of_args.split(',').map(str::trim).map(str::to_owned);
+        let all = self.config.groups.iter().cloned().chain(of_args);
+        let mut groups: Vec<String> = Vec::new();
+        for group in all.filter(|group| !group.is_empty()) {
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        groups
+    }
+
     /// Addresses that the runtime asks for: the capability `ips`, or `IP` of `CNI_ARGS`.
     pub(super) fn wanted(&self) -> Result<Vec<IpAddr>, CniError> {
         let of_args = self.args.get("IP").into_iter();
@@ -360,7 +377,7 @@ mod tests {
             ("CNI_NETNS", "/run/netns/pod"),
             (
                 "CNI_ARGS",
-                "IgnoreUnknown=1;K8S_POD_NAME=web.front;IP=10.1.0.9/24",
+                "IgnoreUnknown=1;K8S_POD_NAME=web.front;IP=10.1.0.9/24;GROUPS=web, db,web",
             ),
         ];
         let Ok(Read::Call(call)) = called(&environment, CONFIG) else {
@@ -371,6 +388,7 @@ mod tests {
             call.wanted(),
             Ok(vec!["10.1.0.9".parse().expect("an address")])
         );
+        assert_eq!(call.groups(), ["web", "db"]);
         let attachment = call.attachment();
         assert!(attachment.device.len() <= 15, "{attachment:?}");
         let workload = attachment.workload(&call.args);

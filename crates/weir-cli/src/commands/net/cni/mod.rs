@@ -265,6 +265,13 @@ fn register(
                 ))
             })?,
         };
+        // As with addresses, what was added stays: only a command changes its groups.
+        let groups = match there {
+            Some(there) => (there.groups.iter())
+                .map(|group| group.value.clone())
+                .collect(),
+            None => call.groups(),
+        };
         let joined = Joined::of(network, subnet, name.to_owned(), &addresses);
         let added = backing.add(workloads::Workload {
             network: call.config.network.clone(),
@@ -274,6 +281,7 @@ fn register(
             addresses,
             mac: None,
             edge: None,
+            groups,
         });
         tries += 1;
         match added {
