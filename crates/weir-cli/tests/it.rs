@@ -83,6 +83,7 @@ mod live_service_check;
 mod live_sets;
 mod live_store;
 mod live_store_groups;
+mod live_store_liveness;
 mod live_store_many;
 mod live_takeover;
 mod live_tc;

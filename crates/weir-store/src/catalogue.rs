@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::document::{NetworkPart, Parts, identifiers_of, owners};
 use crate::entry::{
-    self, Alive, EdgeEntry, FileEntry, NetworkEntry, Origin, ResultEntry, ResultState, StoreEntry,
-    TenantEntry, WorkloadEntry, next_generation, written,
+    self, EdgeEntry, FileEntry, NetworkEntry, Origin, StoreEntry, TenantEntry, WorkloadEntry,
+    next_generation, written,
 };
 use crate::etcd::{Client, Compare, Header, MOST_BYTES, Op, Range};
 use crate::http::StoreError;
 use crate::layout;
-use crate::local::{Fnv, digest, document};
+use crate::local::{Fnv, document};
 use crate::reading::{Entries, edges_of};
 
 /// The first identifier that is given out: those below are for documents.
@@ -99,25 +99,6 @@ impl Plan {
     }
 }
 
-/// How an edge stands.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Standing {
-    /// The edge.
-    pub edge: String,
-    /// Networks that concern it.
-    pub networks: usize,
-    /// It runs what the store says.
-    pub converged: bool,
-    /// Why not, or what else is to be known.
-    pub why: Option<String>,
-    /// Whether its agent is registered.
-    pub alive: bool,
-    /// Entries that it keeps although the store does not have them.
-    pub held: usize,
-    /// Revision up to which it has read.
-    pub revision: Option<i64>,
-}
-
 impl Catalogue {
     /// Reads everything, at one revision.
     ///
@@ -142,16 +123,19 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    fn get<T: serde::de::DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
+    pub(crate) fn get<T: serde::de::DeserializeOwned>(
+        &self,
+        key: &str,
+    ) -> Result<Option<T>, StoreError> {
         let found = self.entries.get(key);
         found.map(|(value, _)| entry::read(key, value)).transpose()
     }
 
-    fn revision(&self, key: &str) -> i64 {
+    pub(crate) fn revision(&self, key: &str) -> i64 {
         self.entries.get(key).map_or(0, |(_, revision)| *revision)
     }
 
-    fn below<'c>(
+    pub(crate) fn below<'c>(
         &'c self,
         prefix: &'c str,
     ) -> impl Iterator<Item = (&'c str, &'c String, &'c [u8])> {
@@ -710,60 +694,6 @@ impl Catalogue {
         ops.push(Op::Put(head, b"{}".to_vec()));
         plan.steps = vec![ops];
         Ok(plan)
-    }
-
-    /// How the edges stand that networks concern, or that are registered.
-    ///
-    /// # Errors
-    /// An entry cannot be read.
-    pub fn standing(&self) -> Result<Vec<Standing>, StoreError> {
-        let mut edges = self.edges();
-        edges.extend(
-            self.below(layout::ALIVE)
-                .map(|(name, _, _)| name.to_owned()),
-        );
-        let mut all = Vec::new();
-        for edge in edges {
-            let networks = self.indexed(&edge).len();
-            let alive: Option<Alive> = self.get(&layout::alive(&edge))?;
-            let result: Option<ResultEntry> = self.get(&layout::result(&edge))?;
-            if networks == 0 && alive.is_none() && result.is_none() {
-                continue;
-            }
-            // An agent registers, reads, and then writes what it found: a result from before its registration says nothing of now.
-            let is_fresh =
-                self.revision(&layout::result(&edge)) > self.revision(&layout::alive(&edge));
-            let is_current = is_fresh
-                && (result.as_ref()).is_some_and(|one| one.digest == digest(&self.entries, &edge));
-            let converged = is_current
-                && result
-                    .as_ref()
-                    .is_some_and(|one| one.state == ResultState::Applied);
-            let held = result.as_ref().map_or(0, |one| one.held);
-            let why = match (&result, &alive) {
-                (None, None) => Some("its agent was never there: check `[store]` of its agent.toml".to_owned()),
-                (None, Some(_)) => Some("its agent has reported nothing yet".to_owned()),
-                (Some(one), _) if is_current && one.state == ResultState::Failed => one.error.clone(),
-                (Some(one), _) if is_current && one.state == ResultState::Edited => {
-                    Some("its networks were edited on the host: `weir history` there shows by whom, SIGHUP applies the store's".to_owned())
-                }
-                (Some(_), None) if !converged => Some("its agent is not there: `systemctl status weir-agent` on that host".to_owned()),
-                (Some(_), Some(_)) if !converged => Some("it has not applied the newest revision yet".to_owned()),
-                (Some(_), None) => Some("runs, but its agent is not there: `systemctl status weir-agent` on that host".to_owned()),
-                (Some(_), Some(_)) if held > 0 => Some(format!("keeps {held} entries that this store lost: push their documents again, or `weir net store accept`")),
-                (Some(_), Some(_)) => None,
-            };
-            all.push(Standing {
-                networks,
-                converged,
-                why,
-                alive: alive.is_some(),
-                held,
-                revision: result.map(|one| one.revision),
-                edge,
-            });
-        }
-        Ok(all)
     }
 }
 

@@ -104,6 +104,17 @@ pub struct Alive {
     pub since: u64,
 }
 
+/// That an agent was there: under a lease that ends later than that of [`Alive`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Presence {
+    /// The host's name.
+    pub host: String,
+    /// It was stopped, and said so.
+    pub stopped: bool,
+    /// When this was written, in seconds since 1970.
+    pub time: u64,
+}
+
 /// How what the store says stands on an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -13,19 +13,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-use crate::entry::{self, Alive, ResultEntry, ResultState, written};
+use crate::entry::{self, Alive, Presence, ResultEntry, ResultState, written};
 use crate::etcd::{Client, Compare, Event, Header, Op, Range, spread};
 use crate::http::StoreError;
 use crate::layout;
 use crate::local::{Local, write_whole};
 use crate::reading::Reading;
 use crate::settings::Settings;
-
-/// Seconds that a registration outlives its agent.
-const LEASE: u64 = 10;
-
-/// How often the lease is lengthened; this also finds members that are cut off from the others.
-const HEARTBEAT: Duration = Duration::from_secs(3);
 
 /// Events of one transaction come in several messages, back to back.
 const SETTLE: Duration = Duration::from_millis(3);
@@ -117,6 +111,16 @@ struct Shared {
     reports: Mutex<Vec<Report>>,
 }
 
+/// The two leases of an edge. The registration ends with the first: the edge is suspect then. With the second it counts as removed. So no agent
+/// has to watch another one, and nobody has to write down that one is silent.
+#[derive(Clone, Copy, Debug)]
+struct Leases {
+    registration: i64,
+    presence: i64,
+    /// When the second is to be lengthened.
+    due: Instant,
+}
+
 /// What wakes the follower.
 #[derive(Debug)]
 enum Input {
@@ -176,7 +180,7 @@ impl Follower {
             said: None,
             lost: None,
             known: 0,
-            lease: None,
+            leases: None,
             shared: Arc::clone(&shared),
             sender: input.clone(),
             inputs,
@@ -244,7 +248,7 @@ struct Following {
     lost: Option<String>,
     /// Revision of this edge's result in the store.
     known: i64,
-    lease: Option<i64>,
+    leases: Option<Leases>,
     shared: Arc<Shared>,
     sender: UnboundedSender<Input>,
     inputs: UnboundedReceiver<Input>,
@@ -290,15 +294,18 @@ impl Following {
 
     /// An agent that is stopped says so; where the store cannot be told, the lease ends.
     async fn end(&mut self) {
-        if self.lease.take().is_some() {
-            let key = layout::alive(&self.options.edge);
-            let _ = self.client.transact(&[], &[Op::Delete(key)]).await;
+        if let Some(leases) = self.leases.take() {
+            let ops = [
+                Op::Delete(layout::alive(&self.options.edge)),
+                self.presence(true, leases.presence),
+            ];
+            let _ = self.client.transact(&[], &ops).await;
         }
     }
 
     async fn follow(&mut self) -> Result<(), Ended> {
         self.register().await?;
-        let mut beat = Instant::now() + HEARTBEAT;
+        let mut beat = Instant::now() + self.heartbeat();
         let mut is_new = true;
         loop {
             let networks = self.local.networks();
@@ -337,7 +344,7 @@ impl Following {
                 self.beat().await?;
                 // After a new registration the result is written again.
                 self.say().await?;
-                *beat = Instant::now() + HEARTBEAT;
+                *beat = Instant::now() + self.heartbeat();
             }
             if settle.is_some_and(|at| at <= now) {
                 settle = None;
@@ -544,7 +551,12 @@ impl Following {
             }
             revision = found.revision;
         }
-        let lease = self.client.grant(LEASE).await?;
+        let settings = &self.options.settings;
+        let (lease, remove_after) = (settings.lease, settings.remove_after);
+        let registration = self.client.grant(lease).await?;
+        // It is lengthened now and then only, and must not end too early for that.
+        let spare = presence_pause(remove_after).as_secs();
+        let presence = self.client.grant(lease + remove_after + spare).await?;
         let alive = Alive {
             host: self.options.host.clone(),
             boot: self.options.boot.clone(),
@@ -556,27 +568,55 @@ impl Following {
             .client
             .transact(
                 &compare,
-                &[Op::PutLeased(key.clone(), written(&alive), lease)],
+                &[
+                    Op::PutLeased(key.clone(), written(&alive), registration),
+                    self.presence(false, presence),
+                ],
             )
             .await?;
         if !done {
             return Err(Ended::Failed(StoreError::Conflict { what: key }));
         }
-        self.lease = Some(lease);
+        self.leases = Some(Leases {
+            registration,
+            presence,
+            due: Instant::now() + presence_pause(remove_after),
+        });
         // The store may be another one.
         self.said = None;
         Ok(())
     }
 
     async fn beat(&mut self) -> Result<(), Ended> {
-        let Some(lease) = self.lease else {
+        let Some(mut leases) = self.leases else {
             return Ok(());
         };
-        match self.client.keep_alive(lease).await? {
+        let mut is_held = self.client.keep_alive(leases.registration).await?;
+        if is_held && Instant::now() >= leases.due {
+            is_held = self.client.keep_alive(leases.presence).await?;
+            leases.due = Instant::now() + presence_pause(self.options.settings.remove_after);
+            self.leases = Some(leases);
+        }
+        match is_held {
             true => Ok(()),
             // It ended while this edge was cut off.
             false => self.register().await,
         }
+    }
+
+    /// How often the registration is lengthened: one that is lost has time to come again. It also finds members that are cut off from the others.
+    fn heartbeat(&self) -> Duration {
+        Duration::from_millis(self.options.settings.lease * 300)
+    }
+
+    fn presence(&self, stopped: bool, lease: i64) -> Op {
+        let presence = Presence {
+            host: self.options.host.clone(),
+            stopped,
+            time: entry::now() / 1_000_000,
+        };
+        let key = layout::present(&self.options.edge);
+        Op::PutLeased(key, written(&presence), lease)
     }
 
     fn report(&self, report: Report) {
@@ -585,6 +625,11 @@ impl Following {
         drop(reports);
         (self.wake)();
     }
+}
+
+/// How often the second lease is lengthened.
+fn presence_pause(remove_after: u64) -> Duration {
+    Duration::from_secs((remove_after / 3).max(1))
 }
 
 fn broken(path: &Path, error: io::Error) -> StoreError {

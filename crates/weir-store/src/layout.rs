@@ -1,6 +1,6 @@
 //! Keys of the store. All begin with `/weir/v1/`: another layout gets another number, and this one is left alone.
 //!
-//! Each kind of entry has one writer: documents and workloads are written by operators, `alive` and `results` by the edge they name. No edge watches
+//! Each kind of entry has one writer: documents and workloads are written by operators, `alive`, `present` and `results` by the edge they name. No edge watches
 //! what another edge writes.
 
 /// What all keys begin with.
@@ -23,6 +23,9 @@ pub const IDENTIFIERS: &str = "/weir/v1/identifiers/";
 
 /// Registrations of agents, under leases.
 pub const ALIVE: &str = "/weir/v1/alive/";
+
+/// Which agents were there, under leases that outlive their registrations.
+pub const PRESENT: &str = "/weir/v1/present/";
 
 /// What edges applied.
 pub const RESULTS: &str = "/weir/v1/results/";
@@ -103,6 +106,12 @@ pub fn identifier(number: u32) -> String {
 #[must_use]
 pub fn alive(edge: &str) -> String {
     format!("{ALIVE}{edge}")
+}
+
+/// That the agent of an edge was there.
+#[must_use]
+pub fn present(edge: &str) -> String {
+    format!("{PRESENT}{edge}")
 }
 
 /// What an edge applied.

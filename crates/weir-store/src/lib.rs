@@ -17,14 +17,15 @@ mod local;
 mod publish;
 mod reading;
 mod settings;
+mod standing;
 pub mod tls;
 
 pub use document::{
     NetworkPart, Part, Parts, StoreDocumentError, join, split, with_groups, with_keys,
 };
 pub use entry::{
-    Alive, EdgeEntry, FileEntry, NetworkEntry, Origin, ResultEntry, ResultState, StoreEntry,
-    TenantEntry, WorkloadEntry, next_generation,
+    Alive, EdgeEntry, FileEntry, NetworkEntry, Origin, Presence, ResultEntry, ResultState,
+    StoreEntry, TenantEntry, WorkloadEntry, next_generation,
 };
 pub use etcd::{Client, Compare, Event, Header, KeyValue, Op, Range, Watch};
 pub use follow::{Applied, Follower, Options, Published, Report, version_of};
@@ -33,3 +34,4 @@ pub use local::{Local, digest};
 pub use publish::{Sizes, write};
 pub use reading::Reading;
 pub use settings::Settings;
+pub use standing::{Stage, Standing};

@@ -12,8 +12,10 @@ use weir_network::Diff;
 use weir_runtime::history::Author;
 use weir_runtime::networks::Record;
 use weir_runtime::workloads::{Workload, section};
-use weir_store::catalogue::{Catalogue, Plan, Standing};
-use weir_store::{Client, Compare, Op, Parts, Sizes, StoreError, layout, next_generation};
+use weir_store::catalogue::{Catalogue, Plan};
+use weir_store::{
+    Client, Compare, Op, Parts, Sizes, Standing, StoreError, layout, next_generation,
+};
 
 use super::names::workload_of;
 use crate::args::net::{StoreArgs, StoreCommand, StoreWorkloadCommand};
@@ -203,7 +205,7 @@ impl Store {
         loop {
             let catalogue = self.read()?;
             let edges = catalogue.standing()?;
-            let is_converged = edges.iter().all(|one| one.converged);
+            let is_converged = edges.iter().all(Standing::is_settled);
             // Without entries no edge differs, and none runs what was declared.
             let is_empty = catalogue.store()?.is_none();
             if is_empty && begun.elapsed() >= limit {
@@ -471,7 +473,7 @@ fn show_status(
 ) -> Result<(), Failure> {
     let tenants = catalogue.tenants()?;
     if as_json {
-        let converged = edges.iter().all(|one| one.converged);
+        let converged = edges.iter().all(Standing::is_settled);
         return Ok(output::json(&json!({
             "revision": catalogue.header.revision,
             "converged": converged,
@@ -497,7 +499,6 @@ fn show_status(
     text.push_str(&columns(&rows));
     let mut rows = vec![["edge", "networks", "agent", "state"].map(str::to_owned)];
     for one in edges {
-        let agent = if one.alive { "registered" } else { "missing" };
         let state = if one.converged {
             "applied"
         } else {
@@ -506,7 +507,7 @@ fn show_status(
         rows.push([
             one.edge.clone(),
             one.networks.to_string(),
-            agent.to_owned(),
+            one.stage.name().to_owned(),
             state.to_owned(),
         ]);
     }
