@@ -36,10 +36,8 @@ pub(super) struct Head {
 /// Protocols that the language has and no parser here knows.
 const FOREIGN: &[&str] = &[
     "arp",
-    "enip",
     "ether",
     "msn",
-    "pgsql",
     "sdp",
     "template",
     "cip",
