@@ -5,7 +5,7 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_kernel::NetNs;
 use weir_kernel::bed::{self, End};
@@ -73,6 +73,7 @@ impl Net {
         let sip = serve(&outside, 443, 5060);
         let heard_outside = serve(&outside, TCP, UDP);
         let ssh = serve(&inside, 22, 2200);
+        let games = serve(&outside, 3074, 3074);
         let own = serve(&gate, TCP, UDP);
         let net = Net {
             inside,
@@ -80,7 +81,7 @@ impl Net {
             outside,
             heard_inside: heard[0].clone(),
             heard_outside,
-            _served: vec![heard, sip, ssh, own],
+            _served: vec![heard, sip, ssh, games, own],
         };
         // Neighbours are found before the policy comes, and again behind it.
         for (from, to) in [(&net.inside, SERVER), (&net.inside, SERVER6)] {
@@ -221,6 +222,26 @@ const JUDGES: &[Judge] = &[
                 tcp(&net.outside, (INSIDE6, TCP), 50_000),
                 faults,
             );
+        },
+    },
+    Judge {
+        mark: "games:",
+        ports: BOTH,
+        check: |net, faults| {
+            let begun = dropped_now();
+            let games = udp(&net.inside, (SERVER, 3074), &[20]).is_err();
+            let night = connect(&net.inside, (SERVER, TCP), SOON).is_err();
+            works("UDP", udp(&net.inside, (SERVER, UDP), &LENGTHS), faults);
+            let out = tcp(&net.outside, (INSIDE, TCP), 10);
+            // The answers of the host inside are TCP from `lan0`, too.
+            let answered = out.is_err() == night;
+            // An hour that begins or ends meanwhile decides nothing.
+            if begun == dropped_now() && ((games, night) != begun || !answered) {
+                faults.push(format!(
+                    "games and night: dropped {:?}, not {begun:?}; from outside {out:?}",
+                    (games, night)
+                ));
+            }
         },
     },
     Judge {
@@ -426,6 +447,18 @@ const JUDGES: &[Judge] = &[
         },
     },
 ];
+
+/// Whether `games` and `night` drop at this time, an hour ahead of UTC.
+fn dropped_now() -> (bool, bool) {
+    let utc = (SystemTime::now().duration_since(UNIX_EPOCH)).expect("after 1970");
+    let seconds = utc.as_secs() + 3600;
+    let (day, second) = ((seconds / 86_400 + 4) % 7, seconds % 86_400);
+    let at_work = (8 * 3600..=17 * 3600).contains(&second);
+    (
+        (1..=5).contains(&day) && at_work,
+        second >= 22 * 3600 || second <= 6 * 3600,
+    )
+}
 
 /// Whether some connection to port 443 has a source port from 49152 on.
 fn shuffled(shown: &serde_json::Value) -> bool {

@@ -388,7 +388,7 @@ pub mod exact_kind {
     pub const VLAN: u32 = 10;
     /// Addresses of this edge that tunnels end at.
     pub const LOCAL: u32 = 11;
-    /// Of a security group; the length of the scope is the kind of address ([`super::element`]).
+    /// Of a security group; the length of the scope is the kind of address ([`element`](crate::abi::element)).
     pub const GROUP: u32 = 12;
 }
 
