@@ -24,7 +24,7 @@ const SILENCE: Duration = Duration::from_millis(150);
 const GUARDED: u16 = 7;
 const OPEN: u16 = 9;
 
-/// Without connections: each packet is judged by itself.
+/// Stateless rules: each packet is judged alone.
 const STATELESS: &str = "web4: in a udp-dport 7 ! ip-saddr in @web drop\n\
                          web6: in a udp-dport 7 ! ip6-saddr in @web drop\n";
 
@@ -308,13 +308,13 @@ fn members_of_groups_come_and_go_under_a_stream() {
     }
     for (stream, what) in [(member_stream, "a member"), (other, "another workload")] {
         let (sent, received) = stream.end();
-        // The other workload goes and comes back on the way: what it sends meanwhile is dropped as of nobody.
+        // The other workload is deleted and added again meanwhile: what it sends in between is dropped, as from an undeclared source.
         let is_whole = received == sent || what != "a member" && received > sent / 2;
         assert!(is_whole, "{what}: {sent} sent, {received} answered");
         assert!(sent > 500, "{what}: {sent} sent");
     }
 
-    // Nobody is left in it.
+    // The group is empty.
     bed.changes(&["net", "workload", "groups", "n/w1"]);
     one.may(false);
     // Names that are not declared, with the nearest.

@@ -16,9 +16,6 @@ const REMOVE_AFTER: u64 = 6;
 /// How much later than its lease an edge may become suspect: etcd looks for leases that are over twice a second.
 const LATE: Duration = Duration::from_secs(1);
 
-/// A look takes some time, too: seconds where the machine is busy. The figures are printed.
-const LOOK: Duration = Duration::from_secs(3);
-
 /// The stage of an edge, and whether `status` would wait for any.
 fn stage(bed: &Bed, of: usize) -> (String, bool) {
     let output = bed.edges[0].weir(&["net", "store", "status", "--json"]);
@@ -34,16 +31,28 @@ fn stage(bed: &Bed, of: usize) -> (String, bool) {
     )
 }
 
-/// Waits for a stage: when it came. The one before lasts until then.
+/// When a stage came. A look takes time, more on a busy machine: what is known are two times between which it came.
+struct Came {
+    /// The last look at the stage before began then.
+    after: Instant,
+    /// The first look at this stage ended then.
+    seen: Instant,
+}
+
+/// Waits for a stage. The one before lasts until then.
 #[track_caller]
-fn becomes(bed: &Bed, of: usize, before: &str, wanted: &str) -> Instant {
-    let until = Instant::now() + PATIENCE;
+fn becomes(bed: &Bed, of: usize, before: &str, wanted: &str) -> Came {
+    let mut after = Instant::now();
+    let until = after + PATIENCE;
     loop {
+        let begun = Instant::now();
         let (now, _) = stage(bed, of);
         if now == wanted {
-            return Instant::now();
+            let seen = Instant::now();
+            return Came { after, seen };
         }
         assert_eq!(now, before, "until it is {wanted}");
+        after = begun;
         assert!(Instant::now() < until, "it becomes {wanted}");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -81,12 +90,16 @@ fn a_killed_edge_is_suspect_then_removed_and_forwards_on() {
     assert_eq!(stations[0].asks(2, ANSWER).as_deref(), Some("red-net/w2"));
     let stream = Stream::start(&stations[0], 2);
 
-    // Killed: nobody says so, and its lease ends.
+    // A killed agent deletes nothing: its lease expires.
     let killed = Instant::now();
     bed.edges[1].agent = None;
-    let suspect = becomes(&bed, 1, "registered", "suspect") - killed;
+    let came = becomes(&bed, 1, "registered", "suspect");
+    let (registered, suspect) = (came.after - killed, came.seen - killed);
     let lease = Duration::from_secs(LEASE);
-    assert!(suspect <= lease + LATE + LOOK, "suspect after {suspect:?}");
+    assert!(
+        registered <= lease + LATE,
+        "still registered after {registered:?}"
+    );
     // It was lengthened a third of the lease before at the earliest.
     assert!(suspect >= lease / 2, "suspect after {suspect:?}");
     // A change waits for it only while it may come back soon.
@@ -95,17 +108,23 @@ fn a_killed_edge_is_suspect_then_removed_and_forwards_on() {
     bed.edges[0].done(&["net", "store", "push", &document]);
     bed.edges[0].agent().event("applied");
     assert!(!stage(&bed, 1).1, "it has not applied that");
-    let removed = becomes(&bed, 1, "suspect", "removed") - killed - suspect;
+    let gone = becomes(&bed, 1, "suspect", "removed");
+    let removed = gone.seen - came.seen;
     let after = Duration::from_secs(REMOVE_AFTER);
-    let most = after * 4 / 3 + LATE + LOOK + lease;
+    let most = after * 4 / 3 + LATE + lease;
     assert!(
-        removed + LOOK >= after - LATE && removed <= most,
+        gone.seen - came.after >= after - LATE,
         "removed after {removed:?}"
+    );
+    assert!(
+        gone.after - came.seen <= most,
+        "still suspect after {:?}",
+        gone.after - came.seen
     );
     report(&format!(
         "an edge that was killed: suspect after {suspect:?} with a lease of {lease:?}, removed {removed:?} later with {after:?}"
     ));
-    // Nobody waits for it; that its workloads are there is another matter.
+    // `status --wait` does not wait for it, and its workloads are still reachable.
     let status = bed.edges[0].status("10s");
     assert_eq!(status["converged"], true, "{status}");
     let said = bed.edges[0].done(&["net", "store", "status"]);

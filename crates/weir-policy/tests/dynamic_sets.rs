@@ -387,7 +387,7 @@ fn groups_of_the_network_are_tested_like_sets() {
             reference.run(input).verdict == Verdict::Drop
         })
     };
-    assert_eq!(drops(&mut reference), [false, true], "nobody is in it");
+    assert_eq!(drops(&mut reference), [false, true], "the group is empty");
     let elements = ["10.0.0.1", "fd00::2"].map(|text| text.parse::<Element>().expect("an address"));
     reference.set_group("web", elements);
     assert_eq!(drops(&mut reference), [true, false]);

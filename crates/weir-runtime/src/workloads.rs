@@ -369,7 +369,7 @@ impl<'d> Workloads<'d> {
 /// Key of a workload's security groups.
 const GROUPS: &str = "groups";
 
-/// Texts as they are written: one by itself, several as a list.
+/// Texts as the document writes them: a single one as a string, several as a list.
 fn texts(all: &[String]) -> Value {
     match all {
         [one] => one.as_str().into(),

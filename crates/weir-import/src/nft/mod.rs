@@ -55,7 +55,7 @@ enum ChainKind {
     Filter,
     /// One, with type nat.
     Nat,
-    /// None by itself.
+    /// No hook: other chains jump to it.
     User,
 }
 

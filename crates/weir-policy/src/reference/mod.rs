@@ -719,7 +719,7 @@ fn is_first_fragment(layout: &Layout) -> bool {
         .is_some_and(|ip| ip.fragment == Fragment::First)
 }
 
-/// Whether the matches of one rule hold for a packet by itself, its time in UTC; connections are nothing that one packet can tell.
+/// Whether the matches of one rule hold for a single packet, its time in UTC. A single packet has no state of a connection.
 pub fn matches(rule: &Rule, input: &Input<'_>) -> bool {
     parse(input.frame).is_ok_and(|layout| {
         let layout = &layout;
