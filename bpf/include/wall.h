@@ -3,7 +3,7 @@
  * When a packet came in, as rules test it: `hour` and `day`, in the time zone of the policy. Read once a packet, by policies that
  * name them only (WEIR_F_CLOCK). Needs the map replay of marks.h.
  *
- * TAI follows every step of the host's clock, and needs nobody for it. It differs from UTC by whole seconds that the kernel knows
+ * TAI follows every step of the host's clock, without a control program. It differs from UTC by whole seconds that the kernel knows
  * and programs do not: the control program writes them into the map. docs/design/middlebox.md has what was rejected.
  */
 #ifndef WEIR_WALL_H
